@@ -17,11 +17,6 @@ use std::time::{Duration, SystemTime};
 use crate::sync_cost::plan::Case;
 use crate::sync_cost::{CalibrateError, Calibration, Place};
 
-/// Maximum total size of all files.
-pub(crate) const MAX_BYTES: u64 = 64 << 20;
-/// The size of one write: a block of a redo log, or a small group of binary-log events.
-pub const BLOCK: usize = 4096;
-
 /// Runs every case of a plan in a directory; `progress` gets the number of finished cases before each. Ends
 /// early if `stop` is set. All files are removed on return, also after an error.
 pub fn calibrate(
@@ -50,7 +45,7 @@ pub fn calibrate(
         complete: outcomes.len() == cases.len(),
         place,
         kernel: crate::host::kernel_release().unwrap_or_else(|| "unknown".into()),
-        block_bytes: BLOCK,
+        block_bytes: work::BLOCK,
         seconds_each: each.as_secs_f64(),
         outcomes,
     })

@@ -11,7 +11,7 @@ use crate::linux::PROC;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::model::Server;
-use crate::server::settings::Settings;
+use crate::server::what::settings::Settings;
 use crate::sync_cost::{CalibrateError, Place};
 use crate::text::{escape, percent};
 

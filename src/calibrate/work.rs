@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::journal::Journal;
 use super::scratch::Scratch;
-use super::{BLOCK, MAX_BYTES};
 use crate::linux::lock;
 use crate::model::histogram::{Histogram, bucket_of};
 use crate::sync_cost::plan::{Case, Method, Pattern};
 use crate::sync_cost::{CalibrateError, Figures, Outcome, Place};
 
+/// Maximum total size of all files.
+const MAX_BYTES: u64 = 64 << 20;
+/// The size of one write: a block of a redo log, or a small group of binary-log events.
+pub(super) const BLOCK: usize = 4096;
 /// The part of the file that is overwritten in turn.
 const OVERWRITTEN: u64 = 64 * BLOCK as u64;
 /// Uncounted writes at the start: they allocate blocks and warm up the device.

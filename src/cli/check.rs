@@ -23,11 +23,11 @@ use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Requests, WaitStorage};
 use crate::render::Style;
-use crate::server::describe::in_words;
-use crate::server::describers::describe_all;
-use crate::server::processes;
-use crate::server::selection::Selection;
-use crate::server::settings::Settings;
+use crate::server::what::describe::in_words;
+use crate::server::what::describers::describe_all;
+use crate::server::what::settings::Settings;
+use crate::server::who::processes;
+use crate::server::who::selection::Selection;
 use crate::text::escape;
 
 /// How long the servers may take to be described: one that hangs must not make this hang.

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use crate::server::mysql::status::options;
-use crate::server::postgres::status::service_file;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::secret::Secret;
+use crate::server::asking::connection::Client;
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::secret::Secret;
+use crate::server::mysql::{self, status::options};
+use crate::server::postgres::{self, status::service_file};
+use crate::server::what::adapter::Adapter;
 
 const HEADING: &str = "How to reach the server's own counters";
 
@@ -75,14 +77,23 @@ pub enum TlsArg {
     VerifyIdentity,
 }
 
-/// What was given, for servers of each kind.
+/// What was given, for the servers of each engine.
 pub(crate) struct Options {
-    pub mysql: ConnectOptions,
-    pub postgres: ConnectOptions,
-    /// Whose counters are for anybody: there is neither an account nor a password.
-    pub etcd: ConnectOptions,
-    /// Redis and Valkey.
-    pub redis: ConnectOptions,
+    given: ConnectOptions,
+    /// What stands in a file of one engine's clients.
+    files: Vec<(&'static dyn Adapter, ConnectOptions)>,
+}
+
+impl Options {
+    pub(crate) fn of<C: Client>(&self) -> ConnectOptions {
+        let given = self.given.clone();
+        let Some(variable) = C::PASSWORD_VARIABLE else {
+            return ConnectOptions { user: None, password: None, ..given };
+        };
+        let mut files = self.files.iter();
+        let file = files.find(|(adapter, _)| adapter.is(C::ADAPTER));
+        given.or(file.map(|(_, options)| options.clone()).unwrap_or_default()).or(of_environment(variable))
+    }
 }
 
 impl ConnectionArgs {
@@ -109,17 +120,19 @@ impl ConnectionArgs {
             certificate: self.ssl_cert.clone(),
             key: self.ssl_key.clone(),
         };
-        let of = |file: Option<ConnectOptions>, variable| {
-            given.clone().or(file.unwrap_or_default()).or(of_environment(variable))
-        };
-        let option_file = self.defaults_file.as_deref().map(options::from_file).transpose()?;
-        let service_file = self.service_file.as_deref().map(service_file::read).transpose()?;
-        Ok(Options {
-            mysql: of(option_file, "MYSQL_PWD"),
-            postgres: of(service_file, "PGPASSWORD"),
-            etcd: ConnectOptions { user: None, password: None, ..given.clone() },
-            redis: of(None, "REDISCLI_AUTH"),
-        })
+        let mut files: Vec<(&'static dyn Adapter, ConnectOptions)> = Vec::new();
+        if let Some(file) = &self.defaults_file {
+            files.push((mysql::status::client::Client::ADAPTER, options::from_file(file)?));
+        }
+        if let Some(file) = &self.service_file {
+            files.push((postgres::status::client::Client::ADAPTER, service_file::read(file)?));
+        }
+        Ok(Options { given, files })
+    }
+
+    /// The engine whose servers are meant, where a file of its clients says so.
+    pub(crate) fn engine(&self) -> Option<&'static dyn Adapter> {
+        self.service_file.is_some().then_some(postgres::status::client::Client::ADAPTER)
     }
 }
 

@@ -19,7 +19,8 @@ use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Wh
 use crate::live::{self, Judging, Live, Published};
 use crate::model::{Owner, Server, ServerId};
 use crate::render::json;
-use crate::server::naming::Unmatched;
+use crate::server::mysql::status::client::Client;
+use crate::server::who::naming::Unmatched;
 use crate::verdict::Thresholds;
 
 /// How long a wait for the next snapshot lasts at most: then Ctrl-C and the age of the verdicts are looked
@@ -76,7 +77,7 @@ pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         false => None,
     };
     let asker = match arguments.sessions {
-        true => Some(Asker::new(arguments.connection.options()?.mysql)),
+        true => Some(Asker::new(arguments.connection.options()?.of::<Client>())),
         false => None,
     };
     session::require_root()?;

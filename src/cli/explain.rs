@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 
 use super::connection::ConnectionArgs;
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
-use super::one_server::{self, OneServer};
+use super::one_server::{self, Found};
 use super::options::{StyleArgs, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::output_file::OutputFile;
@@ -33,12 +33,12 @@ use crate::model::Measurement;
 use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
-use crate::server::finder::Finder;
+use crate::server::adapters::{self, for_each_client};
+use crate::server::asking::choose::Chosen;
+use crate::server::asking::connection::Client;
 use crate::server::mysql::status::client::Client as MySqlClient;
-use crate::server::product;
-use crate::server::selection::Selection;
-use crate::server::status::choose::Chosen;
-use crate::server::status::connection::Client;
+use crate::server::who::finder::Finder;
+use crate::server::who::selection::Selection;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
@@ -95,21 +95,9 @@ pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCod
     session::require_root()?;
     let mut not_measurable = Vec::new();
     let explained = match the_server(arguments, &session, &mut not_measurable)? {
-        Some(OneServer::MySql(chosen)) => {
-            let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &session, chosen, not_measurable)?
-        }
-        Some(OneServer::Postgres(chosen)) => {
-            let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &session, chosen, not_measurable)?
-        }
-        Some(OneServer::Etcd(chosen)) => {
-            let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &session, chosen, not_measurable)?
-        }
-        Some(OneServer::Redis(chosen)) => {
-            let chosen = if_known(chosen, &mut not_measurable);
-            explain(arguments, &stop, &session, chosen, not_measurable)?
+        Some(found) => {
+            let explain_one = adapters::entry_of(found.adapter, for_each_client!(explain_one));
+            explain_one(arguments, &stop, &session, found, not_measurable)?
         }
         None => explain::<MySqlClient>(arguments, &stop, &session, None, not_measurable)?,
     };
@@ -123,6 +111,18 @@ struct Traced {
     explanation: Explanation,
     _waits: WaitProbe,
     _sampler: Sampler,
+}
+
+fn explain_one<C: Explained>(
+    arguments: &Explain,
+    stop: &End,
+    session: &Session,
+    found: Found,
+    mut not_measurable: Vec<String>,
+) -> anyhow::Result<Traced> {
+    let chosen = if_any(found.choose::<C>(), &mut not_measurable)?;
+    let chosen = chosen.and_then(|chosen| if_known(chosen, &mut not_measurable));
+    explain(arguments, stop, session, chosen, not_measurable)
 }
 
 /// `chosen`: the one server of which more is told than what its syncs waited for.
@@ -233,34 +233,36 @@ fn the_server(
     arguments: &Explain,
     session: &Session,
     not_measurable: &mut Vec<String>,
-) -> anyhow::Result<Option<OneServer>> {
+) -> anyhow::Result<Option<Found>> {
     let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
     // The settings of the others are looked at, too, and no more.
     let engines = [one_server::are_factors_known, one_server::has_counters];
-    match one_server::of_any_engine(targets, connection, &session.rules, &engines) {
-        Ok(chosen) => Ok(Some(chosen)),
-        Err(error) => match error.downcast_ref::<Exit>() {
-            Some(exit) if exit.status == BAD_USAGE => {
-                // Without the list of them that follows.
-                let why = exit.message.lines().next().unwrap_or_default().trim_end_matches(':');
-                not_measurable.push(format!("{OF_ONE_SERVER}: {why}"));
-                Ok(None)
-            }
-            Some(exit) if exit.status == NOTHING_TO_TRACE => {
-                not_measurable.push(format!("{OF_ONE_SERVER}: no server was found at the beginning"));
-                Ok(None)
-            }
-            _ => Err(error),
-        },
-    }
+    if_any(one_server::of_any_engine(targets, connection, &session.rules, &engines), not_measurable)
 }
 
-/// None: it does not answer, and its executable does not tell what it is either. Those of etcd and Redis
+/// None: there is no such server, or there are several.
+fn if_any<T>(found: anyhow::Result<T>, not_measurable: &mut Vec<String>) -> anyhow::Result<Option<T>> {
+    let error = match found {
+        Ok(found) => return Ok(Some(found)),
+        Err(error) => error,
+    };
+    let why = match error.downcast_ref::<Exit>() {
+        // Without the list of them that follows.
+        Some(exit) if exit.status == BAD_USAGE => {
+            exit.message.lines().next().unwrap_or_default().trim_end_matches(':')
+        }
+        Some(exit) if exit.status == NOTHING_TO_TRACE => "no server was found at the beginning",
+        _ => return Err(error),
+    };
+    not_measurable.push(format!("{OF_ONE_SERVER}: {why}"));
+    Ok(None)
+}
+
+/// None: it does not answer, and its executable does not tell what it is either, as those of some engines
 /// never do.
 fn if_known<C: Client>(chosen: Chosen<C>, not_measurable: &mut Vec<String>) -> Option<Chosen<C>> {
     let Chosen { server, status } = &chosen;
-    let tells_none = product::is_etcd(server) || product::is_redis(server);
-    if let (Err(error), None, false) = (status, &server.version, tells_none) {
+    if let (Err(error), None, false) = (status, &server.version, C::ADAPTER.products().is_empty()) {
         if server.engine.as_deref().is_some_and(one_server::are_factors_known) {
             not_measurable.push(format!("{OF_ONE_SERVER}: {error}"));
         }

@@ -20,7 +20,7 @@ use crate::linux::PROC;
 use crate::model::Measurement;
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
-use crate::server::instances::Instances;
+use crate::server::who::instances::Instances;
 
 #[derive(Args, Debug)]
 pub struct History {

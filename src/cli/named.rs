@@ -8,8 +8,8 @@ use super::options::TargetArgs;
 use super::shell;
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
-use crate::server::filter::{COMM_LENGTH, TargetFilter};
-use crate::server::processes;
+use crate::server::who::filter::{COMM_LENGTH, TargetFilter};
+use crate::server::who::selection;
 
 /// Puts it among the options. `actions`: what else a word may be. `typo`: the action that was probably meant
 /// where nothing has this very name.
@@ -46,7 +46,7 @@ fn wrong(message: String) -> anyhow::Error {
 fn name_of_running(engines: &Engines, word: &str) -> Option<String> {
     let kept = word.get(..COMM_LENGTH).unwrap_or(word);
     let named = TargetFilter::comms(&[kept.to_owned()]).ok()?;
-    let found = processes::list(Path::new(PROC), engines, &named);
+    let found = selection::list(Path::new(PROC), engines, &named);
     found.iter().any(|process| process.pid != std::process::id()).then(|| kept.to_owned())
 }
 

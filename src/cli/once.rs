@@ -27,9 +27,9 @@ use crate::model::{Measurement, Snapshot};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
-use crate::server::filter::TargetFilter;
-use crate::server::finder::Finder;
-use crate::server::selection::Selection;
+use crate::server::who::filter::TargetFilter;
+use crate::server::who::finder::Finder;
+use crate::server::who::selection::Selection;
 use crate::text::causes;
 use crate::verdict::{OfServer, State, Verdicts, of_window};
 

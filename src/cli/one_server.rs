@@ -5,94 +5,75 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::connection::ConnectionArgs;
+use super::connection::{ConnectionArgs, Options};
 use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
 use super::session;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
-use crate::model::{Engine, Role, Server};
-use crate::server::describe;
-use crate::server::describers::describe_all;
-use crate::server::processes::ThreadGroup;
-use crate::server::selection::Selection;
-use crate::server::status::choose::{self, Chosen};
-use crate::server::{etcd, mysql, postgres, product, redis};
+use crate::explain::commit_watch::Explained;
+use crate::model::{Engine, Server};
+use crate::server::adapters::{self, for_each_client};
+use crate::server::asking::choose::{self, Chosen};
+use crate::server::asking::connection::Client;
+use crate::server::what::adapter::Adapter;
+use crate::server::what::describe;
+use crate::server::what::describers::describe_all;
+use crate::server::who::processes::ThreadGroup;
+use crate::server::who::selection::Selection;
 
 /// How long describing the servers may take.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// One server and its counters, by the client of its engine.
-pub enum OneServer {
-    MySql(Chosen<mysql::status::client::Client>),
-    Postgres(Chosen<postgres::status::client::Client>),
-    Etcd(Chosen<etcd::status::client::Client>),
-    Redis(Chosen<redis::status::client::Client>),
+/// Servers of one engine, one of which is meant.
+pub struct Found {
+    pub(super) adapter: &'static dyn Adapter,
+    servers: Vec<Server>,
+    options: Options,
 }
 
-/// By the protocol that it speaks.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Protocol {
-    /// Also of what is none of the others.
-    MySql,
-    Postgres,
-    Etcd,
-    Redis,
-}
-
-impl Protocol {
-    fn of(server: &Server) -> Protocol {
-        match server {
-            server if product::is_postgres(server) => Protocol::Postgres,
-            server if product::is_etcd(server) => Protocol::Etcd,
-            server if product::is_redis(server) => Protocol::Redis,
-            _ => Protocol::MySql,
-        }
-    }
-}
-
-/// The server that is selected; of several, the one that the connection leads to. By default those of the
-/// engines that come first in `engines`, of which there are any. An error if none of them can have counters.
-/// Looks into the servers' roots.
+/// The servers that are selected. By default those of the engines that come first in `engines`, of which
+/// there are any. Looks into the servers' roots.
 pub fn of_any_engine(
     targets: &TargetArgs,
     connection: &ConnectionArgs,
     rules: &Arc<Rules>,
     engines: &[fn(&Engine) -> bool],
-) -> anyhow::Result<OneServer> {
+) -> anyhow::Result<Found> {
     let options = connection.options()?;
     let (selection, processes) = first_of(targets, rules.engines(), engines)?;
     let described = describe_all(&processes, rules.clone(), DESCRIBE_TIMEOUT);
     let mut servers: Vec<Server> = described.into_iter().map(|(server, _)| server).collect();
-    // A file of one product's clients says which servers are meant.
-    if connection.service_file.is_some() && servers.iter().any(product::is_postgres) {
-        servers.retain(product::is_postgres);
+    let is_of = |server: &Server, adapter: &dyn Adapter| adapters::of_server(server).is(adapter);
+    if let Some(meant) = connection.engine()
+        && servers.iter().any(|server| is_of(server, meant))
+    {
+        servers.retain(|server| is_of(server, meant));
     }
-    if servers.is_empty() {
+    let Some(first) = servers.first() else {
         return Err(session::nothing_selected("compare with", &selection, ""));
-    }
-    let protocol = Protocol::of(&servers[0]);
-    if servers.iter().any(|server| Protocol::of(server) != protocol) {
+    };
+    let adapter = adapters::of_server(first);
+    if !servers.iter().all(|server| is_of(server, adapter)) {
         // One place is no place of servers of two protocols: which is meant has to be said.
         return Err(wrong(choose::several(&servers)).into());
     }
-    match protocol {
-        Protocol::MySql => {}
-        Protocol::Postgres => {
-            return Ok(OneServer::Postgres(choose::choose(servers, options.postgres).map_err(wrong)?));
+    Ok(Found { adapter, servers, options })
+}
+
+impl Found {
+    /// The one server; of several, the one that the connection leads to. An error if none of them can have
+    /// counters.
+    pub fn choose<C: Client>(self) -> anyhow::Result<Chosen<C>> {
+        let strangers = (!self.servers.iter().any(is_known)).then(|| no_counters(&self.servers));
+        let options = self.options.of::<C>();
+        let is_named = options.names_a_place();
+        match (choose::choose(self.servers, options), strangers) {
+            (Err(_), Some(strangers)) => Err(strangers.into()),
+            // With a place that was named, why it could not be reached is worth more.
+            (Ok(Chosen { status: Err(_), .. }), Some(strangers)) if !is_named => Err(strangers.into()),
+            (chosen, _) => Ok(chosen.map_err(wrong)?),
         }
-        Protocol::Etcd => return Ok(OneServer::Etcd(choose::choose(servers, options.etcd).map_err(wrong)?)),
-        Protocol::Redis => {
-            return Ok(OneServer::Redis(choose::choose(servers, options.redis).map_err(wrong)?));
-        }
-    }
-    let strangers = (!servers.iter().any(is_known)).then(|| no_counters(&servers));
-    let is_named = options.mysql.names_a_place();
-    match (choose::choose(servers, options.mysql), strangers) {
-        (Err(_), Some(strangers)) => Err(strangers.into()),
-        // With a place that was named, why it could not be reached is worth more.
-        (Ok(Chosen { status: Err(_), .. }), Some(strangers)) if !is_named => Err(strangers.into()),
-        (chosen, _) => Ok(OneServer::MySql(chosen.map_err(wrong)?)),
     }
 }
 
@@ -125,12 +106,16 @@ fn first_of(
 
 /// The engines whose counters this program knows to read.
 pub(crate) fn has_counters(engine: &Engine) -> bool {
-    are_factors_known(engine) || ["etcd", "redis", "valkey"].contains(&engine.name.as_str())
+    adapters::all().any(|adapter| adapter.counts_for(engine))
 }
 
 /// Those whose throughput it takes apart.
 pub fn are_factors_known(engine: &Engine) -> bool {
-    engine.has(Role::Redo) || engine.name == "postgres"
+    for_each_client!(has_factors).into_iter().any(|has_factors| has_factors(engine))
+}
+
+fn has_factors<C: Explained>(engine: &Engine) -> bool {
+    C::HAS_FACTORS && C::ADAPTER.counts_for(engine)
 }
 
 /// Of processes of which none is known.
@@ -143,9 +128,13 @@ fn no_counters(strangers: &[Server]) -> Exit {
         }
     };
     let (or, its) = if strangers.len() == 1 { ("nor", "its") } else { ("or", "their") };
+    let engines = Engines::builtin();
+    let known =
+        engines.profiles().iter().map(|profile| &profile.engine).filter(|engine| has_counters(engine));
+    let known = known.map(|engine| engine.title.as_str()).collect::<Vec<_>>().join(", ");
+    let (first, last) = known.rsplit_once(", ").unwrap_or_default();
     let message = format!(
-        "nothing to compare with: {who} MySQL, MariaDB, PostgreSQL, etcd, Redis {or} Valkey, and fsynctop cannot read \
-         {its} counters"
+        "nothing to compare with: {who} {first} {or} {last}, and fsynctop cannot read {its} counters"
     );
     Exit { status: NOTHING_TO_TRACE, message }
 }

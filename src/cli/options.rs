@@ -12,9 +12,9 @@ use crate::linux::PROC;
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op};
 use crate::render::Style;
-use crate::server::filter::TargetFilter;
-use crate::server::naming::GivenName;
-use crate::server::processes;
+use crate::server::who::filter::TargetFilter;
+use crate::server::who::naming::GivenName;
+use crate::server::who::selection;
 use crate::text::escape;
 
 /// Which processes.
@@ -315,7 +315,7 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
         return Ok(pid);
     }
     let named = TargetFilter::comms(&[text.to_owned()]).map_err(|error| error.to_string())?;
-    match &processes::list(Path::new(PROC), &Engines::builtin(), &named)[..] {
+    match &selection::list(Path::new(PROC), &Engines::builtin(), &named)[..] {
         [] => Err("a number is expected, and no process here has this name".into()),
         [one] => Ok(one.pid),
         several => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::server::processes::ThreadGroup;
+use crate::server::who::processes::ThreadGroup;
 use crate::text::{duration_in_words, escape, shorten_middle};
 
 /// More processes than these are counted.

@@ -50,7 +50,7 @@ fn said() -> Vec<(&'static str, String)> {
     let calibrates = plan::cases(threads).len() as f64 * default_seconds("calibrate", "each");
     let calibrates = if (20.0..=40.0).contains(&calibrates) { "half a minute" } else { "not half a minute" };
     let margin = if of("calibrate/judge.rs", "MARGIN") == 0.5 { "half" } else { "not half" };
-    let scratch = mb(of("calibrate/mod.rs", "MAX_BYTES"));
+    let scratch = mb(of("calibrate/work.rs", "MAX_BYTES"));
     let enough = of("verdict/slow.rs", "ENOUGH");
     let budget = Limit::default();
     let condition = exit::CONDITION;
@@ -105,7 +105,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("calibrate --help", "At most {scratch} MB are written to at a time, and nothing stays");
     say!("calibrate --help", "MARGINAL (above {margin} of it) or FAIL, with which the status is {condition}");
     say!("calibrate --help", "there is no verdict, and the status is {}.", exit::NOT_ENOUGH);
-    say!("--help", "[default: {}; PostgreSQL: {}; etcd, Redis, Valkey: each that it listens on]", engine_ports("server/mysql/describe.rs"), engine_ports("server/postgres/describe.rs"));
+    say!("--help", "[default: {}; PostgreSQL: {}; etcd, Redis, Valkey: each that it listens on]", engine_ports("server/mysql/adapter.rs"), engine_ports("server/postgres/adapter.rs"));
 
     // README.
     say!("README.md", "({}; [docs/engines.md]", list(&engines, ", ", ", "));
@@ -140,7 +140,7 @@ fn said() -> Vec<(&'static str, String)> {
     let gone = of("exporter/verdict/making.rs", "MOST_GONE");
     say!("docs/security.md", "none has any more | {gone} | its own oldest go first | {} |", gone / 4.0);
     let queues = |file: &str, all: &str, one: &str| [all, one].map(|name| n(of(file, &format!("{name}.queue"))));
-    let [all, one] = queues("server/describers.rs", "ALL", "OF_ONE_OWNER");
+    let [all, one] = queues("server/what/describers.rs", "ALL", "OF_ONE_OWNER");
     say!("docs/security.md", "| servers that wait to be described | {all} | {one} |");
     let [all, one] = queues("sampler/running.rs", "SCANS", "SCANS_OF_ONE_OWNER");
     say!("docs/security.md", "| searches for syncs that hung before | {all} | {one} |");
@@ -266,7 +266,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/unsynced.md", "of an interval of {} minutes or more", minutes(of("model/unsynced.rs", "PEAKS_REMEMBERED")));
     say!("docs/unsynced.md", "of the logs only (`redo` and {})", quoted(&logs[1..], ", "));
 
-    say!("docs/calibrate.md", "writes blocks of {} kB", kb(of("calibrate/mod.rs", "BLOCK")));
+    say!("docs/calibrate.md", "writes blocks of {} kB", kb(of("calibrate/work.rs", "BLOCK")));
     say!("docs/calibrate.md", "2, 4, 8 … {threads} threads");
     say!("docs/calibrate.md", "fsynctop calibrate /srv/scratch # {calibrates}");
     say!("docs/calibrate.md", "more than {} % busy during the second before", percent(of("calibrate/place.rs", "MAX_BUSY")));
@@ -282,7 +282,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/verify.md", "{condition} if one differs, {} if there was no count", exit::NOT_ENOUGH);
     say!("docs/verify.md", "{} if it failed ({}: there is no server", exit::FAILED, exit::NOTHING_TO_TRACE);
     let [connect, answer] =
-        ["CONNECT_TIMEOUT", "ANSWER_TIMEOUT"].map(|name| of("server/status/connection.rs", name));
+        ["CONNECT_TIMEOUT", "ANSWER_TIMEOUT"].map(|name| of("server/asking/connection.rs", name));
     say!("docs/verify.md", "a timeout of {} second to connect and {} for each reading", word(connect), word(answer));
     let mysql = |file: &str, name| of(&format!("server/mysql/status/client/{file}.rs"), name);
     say!("docs/verify.md", "exceeds {} MB, {} rows or {} columns, because", mb(mysql("mod", "ANSWER_BYTES")), n(mysql("rows", "ROWS")), mysql("rows", "COLUMNS"));
@@ -294,8 +294,8 @@ fn said() -> Vec<(&'static str, String)> {
     let redis = |file: &str, name| of(&format!("server/redis/status/{file}.rs"), name);
     say!("docs/verify.md", "An answer may have {} kB, all answers of a reading together {} MB", kb(redis("resp", "TEXT_BYTES")), mb(redis("client", "ANSWER_BYTES")));
     say!("docs/verify.md", "`uptime_in_seconds`, within {} seconds", word(redis("reading", "START_TOLERANCE")));
-    say!("docs/verify.md", "tries up to {} TCP ports", word(of("server/status/find.rs", "MAX_PORTS")));
-    say!("docs/verify.md", "then to up to {} TCP ports", word(of("server/status/find.rs", "MAX_PORTS")));
+    say!("docs/verify.md", "tries up to {} TCP ports", word(of("server/asking/find.rs", "MAX_PORTS")));
+    say!("docs/verify.md", "then to up to {} TCP ports", word(of("server/asking/find.rs", "MAX_PORTS")));
     let handed_in = of("server/postgres/status/reading.rs", "HANDED_IN_SECONDS");
     let early = of("verify/postgres.rs", "EARLY_SECONDS");
     say!("docs/verify.md", "up to {} seconds, for a moment in which no process has been at work for {} seconds", n(handed_in + early), word(handed_in));
@@ -323,7 +323,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/architecture.md", "| threads of one process, in a scan | {} ms without", ms(crate::threads::Looks::default().deadline.as_secs_f64()));
     say!("docs/architecture.md", "| a scan of the sampler's as a whole | {} s |", n(of("sampler/running.rs", "SCAN_TIMEOUT")));
     say!("docs/architecture.md", "| a scan of the sampler's as a whole | {} s |", n(of("sampler/stalls.rs", "SCAN_TIMEOUT")));
-    say!("docs/architecture.md", "| {} s; abandoned after {} s |", n(of("server/describe.rs", "MAX_TIME")), n(of("server/describers.rs", "DESCRIBE_TIMEOUT")));
+    say!("docs/architecture.md", "| {} s; abandoned after {} s |", n(of("server/what/describe.rs", "MAX_TIME")), n(of("server/what/describers.rs", "DESCRIBE_TIMEOUT")));
     for file in ["one_server.rs", "check.rs"] {
         let name = if file == "check.rs" { "DEADLINE" } else { "DESCRIBE_TIMEOUT" };
         say!("docs/architecture.md", "before a view begins | {} s; `calibrate`: {} s |", n(of(&format!("cli/{file}"), name)), n(of("cli/calibrate.rs", "PATIENCE")));
@@ -339,23 +339,23 @@ fn said() -> Vec<(&'static str, String)> {
     let retention = live::Options::default().retention;
     say!("docs/architecture.md", "for {} minutes and up to {} of them (`Live`), or up to {} for as long", minutes(retention.length.map_or(0.0, |length| length.as_secs_f64())), retention.most, n(retained()));
     say!("docs/architecture.md", "`--max-cpu` ({} % of a processor, averaged over a minute)", percent(budget.share));
-    say!("docs/architecture.md", "{} of a processor for describing servers, {} percent for confirming names", if of("server/describers.rs", "CPU_SHARE") == 0.005 { "half a percent" } else { "not half a percent" }, word(of("sampler/names/mod.rs", "SHARE") * 100.0));
-    say!("docs/architecture.md", "after {} seconds or after {} second of processor time", word(of("server/describe.rs", "MAX_TIME")), word(of("server/describe.rs", "MAX_CPU_TIME")));
+    say!("docs/architecture.md", "{} of a processor for describing servers, {} percent for confirming names", if of("server/what/describers.rs", "CPU_SHARE") == 0.005 { "half a percent" } else { "not half a percent" }, word(of("sampler/names/mod.rs", "SHARE") * 100.0));
+    say!("docs/architecture.md", "after {} seconds or after {} second of processor time", word(of("server/what/describe.rs", "MAX_TIME")), word(of("server/what/describe.rs", "MAX_CPU_TIME")));
     assert_eq!(
-        (of("server/finder.rs", "SHARE"), of("sampler/stalls.rs", "REST")),
+        (of("server/who/finder.rs", "SHARE"), of("sampler/stalls.rs", "REST")),
         (500.0, 500.0),
         "it rests five hundred times"
     );
     let (active, idle) = (of("sampler/stalls.rs", "ACTIVE_SHARE"), of("sampler/stalls.rs", "IDLE_SHARE"));
     say!("docs/architecture.md", "{} % of a processor for the servers that have synced or written within {} minutes and {} % for all others", percent(active), word(of("sampler/servers.rs", "IDLE_AFTER") / 60.0), percent(idle));
     say!("docs/architecture.md", "{} % and {} % for looking at the threads of servers (above), {} % for what hung before", percent(active), percent(idle), percent(of("sampler/running.rs", "SHARE")));
-    say!("docs/architecture.md", "Numbers below {}, and those", of("server/owner.rs", "FIRST_USER"));
+    say!("docs/architecture.md", "Numbers below {}, and those", of("server/who/owner.rs", "FIRST_USER"));
     say!("docs/architecture.md", "every {} seconds, less often where that takes longer", word(of("sampler/stalls.rs", "MIN_REST")));
-    say!("docs/architecture.md", "at least {} second and at most {} minute; one", a(of("server/finder.rs", "MIN_PAUSE")), a(of("server/finder.rs", "MAX_PAUSE") / 60.0));
+    say!("docs/architecture.md", "at least {} second and at most {} minute; one", a(of("server/who/finder.rs", "MIN_PAUSE")), a(of("server/who/finder.rs", "MAX_PAUSE") / 60.0));
     say!("docs/architecture.md", "two to {} times longer in each step", word(of("live/budget.rs", "GREATEST_STEP")));
     say!("docs/architecture.md", "(or {} times what was asked for)", word(of("live/budget.rs", "LONGER_AT_LEAST")));
     say!("docs/architecture.md", "or for up to {} after relapses", word(of("live/budget.rs", "MAX_PAUSE")));
-    say!("docs/architecture.md", "a burst of {} seconds, then a share", word(of("server/describers.rs", "CPU_BURST")));
+    say!("docs/architecture.md", "a burst of {} seconds, then a share", word(of("server/what/describers.rs", "CPU_BURST")));
     say!("docs/architecture.md", "{} % each, after a burst of one second", percent(of("files/still_open.rs", "SEARCH_SHARE")));
     say!("docs/architecture.md", "an array of {} slots of 128 bytes (`bpf/request_slots.h`)", n(record("REQUEST_SLOTS")));
     say!("docs/architecture.md", "followed up to {} requests or events", n(record("AIO_REQUESTS")));

@@ -20,11 +20,11 @@ use crate::probe::{
     take_libbpf_log,
 };
 use crate::sampler::Sampler;
-use crate::server::executables;
-use crate::server::filter::{FilterError, TargetFilter};
-use crate::server::naming;
-use crate::server::processes::{self, ThreadGroup, Unseen};
-use crate::server::selection::Selection;
+use crate::server::who::executables;
+use crate::server::who::filter::{FilterError, TargetFilter};
+use crate::server::who::naming;
+use crate::server::who::processes::{self, ThreadGroup, Unseen};
+use crate::server::who::selection::Selection;
 
 /// What an action that traces was asked.
 #[derive(Clone)]

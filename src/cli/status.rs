@@ -22,7 +22,7 @@ use crate::history::remote::{self, RemoteError, StandingOf};
 use crate::live::{self, Live};
 use crate::model::Measurement;
 use crate::render::{Paint, Style};
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 use crate::text::{duration_in_words, escape, escape_sentence};
 use crate::verdict::{OfServer, State, Thresholds, of_window};
 

@@ -21,7 +21,7 @@ use crate::live::{self, Live};
 use crate::model::Measurement;
 use crate::once::render;
 use crate::render::{By, Options as Printed, Style};
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 use crate::text::causes;
 use crate::top::terminal::{self, Screen};
 use crate::top::{Colors, Earlier, Extras, Options, Start, StartError, View};

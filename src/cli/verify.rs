@@ -13,7 +13,7 @@ use serde_json::json;
 use super::command::Traced;
 use super::connection::ConnectionArgs;
 use super::exit::{CONDITION, NOT_ENOUGH};
-use super::one_server::{self, OneServer, has_counters};
+use super::one_server::{self, Found, has_counters};
 use super::options::{Form, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::progress::{Progress, say};
@@ -22,17 +22,16 @@ use super::signals::End;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
 use crate::linux::PROC;
-use crate::model::Server;
-use crate::server::describe;
-use crate::server::filter::TargetFilter;
-use crate::server::selection::Selection;
-use crate::server::status::Scope;
-use crate::server::status::choose::Chosen;
-use crate::server::status::connection::Client;
+use crate::server::adapters::{self, for_each_client};
+use crate::server::asking::Scope;
+use crate::server::asking::choose::Chosen;
+use crate::server::asking::connection::Client;
+use crate::server::what::describe;
+use crate::server::who::filter::TargetFilter;
+use crate::server::who::selection::Selection;
 use crate::text::escape;
 use crate::verify::edge::Counts;
-use crate::verify::row::Verification;
-use crate::verify::{Edge, etcd, mysql, postgres, redis, render};
+use crate::verify::{Edge, render};
 
 /// How long the last names are waited for before the window ends.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -62,26 +61,18 @@ pub fn run(arguments: &Verify, engines: Arc<Engines>) -> anyhow::Result<ExitCode
     session::require_host_pids()?;
     let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
     let (targets, connection) = (&arguments.trace.targets, &arguments.connection);
-    let server = one_server::of_any_engine(targets, connection, &rules, &[has_counters])?;
-    session::require_root()?;
-    match server {
-        OneServer::MySql(chosen) => run_on(arguments, &stop, rules, chosen, &mysql::compare::compare),
-        OneServer::Postgres(chosen) => run_on(arguments, &stop, rules, chosen, &postgres::compare),
-        OneServer::Etcd(chosen) => run_on(arguments, &stop, rules, chosen, &etcd::compare),
-        OneServer::Redis(chosen) => run_on(arguments, &stop, rules, chosen, &redis::compare),
-    }
+    let found = one_server::of_any_engine(targets, connection, &rules, &[has_counters])?;
+    adapters::entry_of(found.adapter, for_each_client!(run_on))(arguments, &stop, rules, found)
 }
-
-type Compare<'a, R> = &'a dyn Fn(&Server, &Edge<R>, &Edge<R>) -> Verification;
 
 fn run_on<C: Client<Reading: Counts>>(
     arguments: &Verify,
     stop: &End,
     rules: Arc<Rules>,
-    chosen: Chosen<C>,
-    compare: Compare<'_, C::Reading>,
+    found: Found,
 ) -> anyhow::Result<ExitCode> {
-    let Chosen { mut server, status } = chosen;
+    let Chosen { mut server, status } = found.choose::<C>()?;
+    session::require_root()?;
     let (mut connection, settings) = status.context("there is nothing to verify against")?;
     server.version = server.version.or_else(|| C::version(&settings));
 
@@ -132,7 +123,7 @@ fn run_on<C: Client<Reading: Counts>>(
     let mut last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     // A setting may have been changed meanwhile.
     last.after = last.after.with_settings_of(&connection.read(Scope::Everything)?);
-    let verification = compare(&server, &first, &last);
+    let verification = C::Reading::compare(&server, &first, &last);
 
     let text = match arguments.output {
         Form::Table => render::table(&verification, &describe::in_words(&server)),

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use super::members::{Member, Members};
 use super::profile::{Profile, Set};
-use super::rules::{self, Rule};
+use super::rule::{self, Rule};
 use super::source::{self, FileError};
 use crate::model::Engine;
 
@@ -35,28 +36,6 @@ pub struct Engines {
     shared: Vec<(String, Vec<Rule>)>,
 }
 
-/// An engine's place among all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Member(u8);
-
-/// Several engines, as bits by their places.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Members(u64);
-
-impl Members {
-    pub fn of(member: Member) -> Members {
-        Members(1 << member.0)
-    }
-
-    fn with(self, others: Members) -> Members {
-        Members(self.0 | others.0)
-    }
-
-    pub fn has(self, member: Member) -> bool {
-        self.0 & (1 << member.0) != 0
-    }
-}
-
 impl Engines {
     /// Those that come with the program.
     pub fn builtin() -> Arc<Engines> {
@@ -65,12 +44,12 @@ impl Engines {
 
     fn parse() -> Engines {
         const TESTED: &str = "it comes with the program and is tested with it";
-        let set = |text| rules::of_set(text, rules::unchecked).expect(TESTED);
+        let set = |text| rule::of_set(text, rule::unchecked).expect(TESTED);
         let shared = SHARED.map(|(name, text)| (name.to_owned(), set(text))).to_vec();
         let mut engines = Engines { profiles: Vec::new(), shared };
         for text in PROFILES {
             let known = |name: &str| engines.set(name);
-            let profile = Profile::parse(text, rules::unchecked, &known).expect(TESTED);
+            let profile = Profile::parse(text, rule::unchecked, &known).expect(TESTED);
             engines.profiles.push(profile);
         }
         engines
@@ -86,11 +65,10 @@ impl Engines {
             if number >= MOST_OF_A_USER {
                 return Err(invalid((0, format!("at most {MOST_OF_A_USER} profiles can be read"))));
             }
-            let profile =
-                Profile::parse(&text, rules::checked, &|name| engines.set(name)).map_err(invalid)?;
+            let profile = Profile::parse(&text, rule::checked, &|name| engines.set(name)).map_err(invalid)?;
             Arc::make_mut(&mut engines).insert(number, profile).map_err(|message| invalid((0, message)))?;
             // Its patterns are good one by one; whether they are together is to be said with its name.
-            rules::Rules::new(engines.rules(), engines.clone())
+            rule::patterns(&engines.rules())
                 .map_err(|error| invalid((0, format!("the patterns cannot be used together: {error}"))))?;
         }
         Ok(engines)

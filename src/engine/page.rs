@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::engines::{Engines, MOST_OF_A_USER};
 use super::profile::{COMM_LENGTH, LONGEST_NAME, MOST_COMMANDS, Profile};
-use super::rules::MOST_RULES;
+use super::rule::MOST_RULES;
 use super::source::LARGEST;
 use crate::model::fixture::assert_expected;
 use crate::model::{Datadir, Processes, Role};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::rules::{self, Check, Rule, RuleText};
+use super::rule::{self, Check, Rule, RuleText};
 use super::source::{self, Complaint};
 use crate::model::{Datadir, Engine, Processes, Role, Threshold, Words};
 use crate::sync_cost::plan::{Method, Pattern};
@@ -131,7 +131,7 @@ impl Profile {
             return Err((one.span().start, format!("an engine has at most {MOST_COMMANDS} commands")));
         }
         let commands = profile.commands.into_iter().map(valid_command).collect::<Result<Vec<_>, _>>()?;
-        let rules = rules::of_profile(profile.rule, check)?;
+        let rules = rule::of_profile(profile.rule, check)?;
         let mut roles: BTreeSet<Role> = rules.iter().map(|rule| rule.role).collect();
         let mut rules_of = Vec::new();
         for set in profile.rules_of {

@@ -11,11 +11,13 @@ use super::Waits;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId};
+use crate::server::asking::Scope;
+use crate::server::asking::connection::Client as _;
+use crate::server::asking::find::Target;
+use crate::server::asking::options::ConnectOptions;
 use crate::server::mysql::status::Connection;
+use crate::server::mysql::status::client::Client;
 use crate::server::mysql::status::sessions::{Session, Sessions};
-use crate::server::status::Scope;
-use crate::server::status::find::Target;
-use crate::server::status::options::ConnectOptions;
 
 const SHARE: Share = Share { threads: 2, with_abandoned: 4, queue: 16 };
 /// To find the socket, which may lie on what hangs, to connect, and to be answered.
@@ -86,7 +88,7 @@ fn answer(question: &Question) -> Option<(ServerId, Option<Sessions>)> {
 }
 
 fn sessions(question: &Question) -> Option<Sessions> {
-    let target = Target::of(question.options.clone(), &question.server).ok()?;
+    let target = Target::of(question.options.clone(), &question.server, Client::DEFAULT_PORT).ok()?;
     let reading = Connection::open(&target).ok()?.read(Scope::Sessions).ok()?;
     // A place that was named is asked for each server that waits, and is one of them at most.
     reading.is_of(&question.server).ok()?;

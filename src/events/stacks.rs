@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::Waits;
-use crate::server::processes;
+use crate::server::who::processes;
 use crate::threads::{Looks, Processes, StuckSync, scan, waits_for};
 
 /// Frames of a line.

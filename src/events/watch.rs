@@ -2,11 +2,10 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::model::histogram::lower_edge;
-use crate::model::{FileRow, InFlight, Measurement, Op, ServerId, Snapshot, Stats, Target, Via};
+use crate::model::{FileRow, InFlight, Measurement, Op, ServerId, Stats, Target, Via};
 use crate::verdict::{State, Verdict, is_failure_of_durability};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -173,7 +172,8 @@ fn failed(row: &FileRow) -> impl Iterator<Item = Event> {
 mod tests {
     use super::*;
     use crate::model::fixture::{MYSQL, in_flight, quiet, row, server, stats};
-    use crate::model::{Op, Role};
+    use crate::model::{Op, Role, Snapshot};
+    use std::sync::Arc;
     use std::time::{Instant, SystemTime};
 
     const REDO: &str = "/var/lib/mysql/#ib_redo5";

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::audit::Evidence;
-use super::commits::{Commits, Inputs};
+use super::commit_watch::Explained;
+use super::commits::Inputs;
 use super::factors::{Edges, InFlightSamples, Uncertain};
 use super::innodb;
 use super::waits::{Account, Committer, Part, Phase, Processors, Who};
@@ -13,6 +14,7 @@ use super::{Explanation, page};
 use crate::model::fixture::{self, MYSQL};
 use crate::model::{Measurement, Op, Role};
 use crate::render::Style;
+use crate::server::mysql::status::client::Client;
 use crate::server::mysql::status::reading::Reading;
 
 const SECONDS: u64 = 10;
@@ -75,7 +77,7 @@ fn explained(
         titles: None,
         no_status: None,
     };
-    let commits = Some(Commits::of_innodb(&evidence, &inputs));
+    let commits = Some(Client::explain(&evidence, &inputs));
     Explanation { commits, waits, processors, journals: Vec::new(), not_measurable: Vec::new(), measurement }
 }
 

@@ -12,7 +12,6 @@ use super::audit::Evidence;
 use super::commits::{Commits, Inputs};
 use super::factors::{EarlyScan, Edges, InFlightSamples, Uncertain};
 use super::waits::{Account, Processors};
-use super::{etcd, innodb, postgres, redis};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::linux::blocking::Threads;
@@ -22,10 +21,10 @@ use crate::linux::storage::Storage;
 use crate::model::{Engine, InFlight, Measurement, Role, Server, Snapshot};
 use crate::probe::{LOGS, TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
-use crate::server::status::Scope;
-use crate::server::status::choose::Status;
-use crate::server::status::connection::{Client, Connection};
-use crate::server::{self, mysql, titles};
+use crate::server::asking::Scope;
+use crate::server::asking::choose::Status;
+use crate::server::asking::connection::{Client, Connection};
+use crate::server::what::titles;
 use crate::sync_cost::{Calibration, state};
 use crate::text::capitalize;
 
@@ -47,6 +46,8 @@ type Take = fn(&mut Sampler) -> io::Result<Snapshot>;
 
 /// An engine whose throughput is taken apart, or at least its settings are looked at.
 pub trait Explained: Client {
+    /// Whether its throughput is taken apart.
+    const HAS_FACTORS: bool;
     /// The logs that its commits can wait for, in the order of a commit.
     const LOGS: &'static [Role];
     /// What else durability hangs on, by what it lies on.
@@ -55,59 +56,6 @@ pub trait Explained: Client {
     /// These counters, with the rest of another reading, which asked for everything.
     fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading;
     fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits;
-}
-
-impl Explained for mysql::status::client::Client {
-    const LOGS: &'static [Role] = innodb::LOGS;
-    const DATA: &'static [Role] = &[Role::Doublewrite, Role::Tablespace];
-
-    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
-        counters.with_rest_of(rest)
-    }
-
-    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
-        Commits::of_innodb(evidence, inputs)
-    }
-}
-
-impl Explained for server::postgres::status::client::Client {
-    const LOGS: &'static [Role] = postgres::LOGS;
-    const DATA: &'static [Role] = &[Role::Data];
-
-    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
-        counters.with_settings_of(&rest)
-    }
-
-    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
-        Commits::of_postgres(evidence, inputs)
-    }
-}
-
-impl Explained for server::etcd::status::client::Client {
-    const LOGS: &'static [Role] = etcd::LOGS;
-    const DATA: &'static [Role] = &[Role::Backend];
-
-    fn with_rest_of(counters: Self::Reading, _: Self::Reading) -> Self::Reading {
-        counters
-    }
-
-    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
-        Commits::of_settings(etcd::audit(evidence), &[], inputs)
-    }
-}
-
-impl Explained for server::redis::status::client::Client {
-    const LOGS: &'static [Role] = redis::LOGS;
-    const DATA: &'static [Role] = &[Role::Rdb];
-
-    fn with_rest_of(counters: Self::Reading, rest: Self::Reading) -> Self::Reading {
-        counters.with_settings_of(&rest)
-    }
-
-    fn explain<'a>(evidence: &Evidence<'a, Self::Reading>, inputs: &Inputs<'a>) -> Commits {
-        let refused = evidence.status.map_or(&[][..], |(_, to)| to.refused());
-        Commits::of_settings(redis::audit(evidence), refused, inputs)
-    }
 }
 
 /// Begun before the first snapshot, closed with the last. The counters are read alone, right before either:

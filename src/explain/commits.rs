@@ -51,7 +51,7 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    fn window<R>(&self, evidence: &Evidence<'a, R>) -> Window<'a, R> {
+    pub(super) fn window<R>(&self, evidence: &Evidence<'a, R>) -> Window<'a, R> {
         Window {
             server: evidence.server,
             measurement: evidence.measurement,
@@ -61,7 +61,7 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    fn alone(&self, logs: &[Log]) -> Option<Alone> {
+    pub(super) fn alone(&self, logs: &[Log]) -> Option<Alone> {
         self.calibration.and_then(|calibration| Alone::of(logs, calibration))
     }
 }
@@ -111,31 +111,6 @@ impl Throughput {
 }
 
 impl Commits {
-    /// Of a MySQL or a MariaDB.
-    pub fn of_innodb<'a>(evidence: &innodb::Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
-        let mut throughput = innodb::measure(&inputs.window(evidence));
-        throughput.factors.left_out.extend(inputs.no_status.map(str::to_owned));
-        Commits {
-            alone: inputs.alone(&throughput.factors.logs),
-            audit: innodb::audit(evidence),
-            advice: innodb::advice::advise(&throughput, &inputs.processors),
-            throughput: Some(Throughput::InnoDb(Box::new(throughput))),
-            left_out: Vec::new(),
-        }
-    }
-
-    pub fn of_postgres<'a>(evidence: &postgres::Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
-        let mut throughput = postgres::measure(&inputs.window(evidence), inputs.titles);
-        throughput.factors.left_out.extend(inputs.no_status.map(str::to_owned));
-        Commits {
-            alone: inputs.alone(&throughput.factors.logs),
-            audit: postgres::audit(evidence),
-            advice: postgres::advise(&throughput, &inputs.processors),
-            throughput: Some(Throughput::Postgres(Box::new(throughput))),
-            left_out: Vec::new(),
-        }
-    }
-
     /// Of an engine whose settings are looked at, and no more.
     /// `refused`: what it would not tell.
     pub(super) fn of_settings(audit: Vec<Finding>, refused: &[String], inputs: &Inputs) -> Commits {

@@ -3,14 +3,31 @@
 
 use super::audit::storage::{preloaded, with_storage};
 use super::audit::{Finding, Log, Standing, syncs};
+use super::commit_watch::Explained;
+use super::commits::{Commits, Inputs};
 use crate::model::Role;
-use crate::server::etcd::describe::UNSAFE;
+use crate::server::etcd::adapter::UNSAFE;
+use crate::server::etcd::status::client::Client;
 use crate::server::etcd::status::reading::{Between, COMMITS, Reading, WAL};
 use crate::text::count;
 
 pub(crate) const LOGS: &[Role] = &[Role::Wal];
 
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
+
+impl Explained for Client {
+    const HAS_FACTORS: bool = false;
+    const LOGS: &'static [Role] = LOGS;
+    const DATA: &'static [Role] = &[Role::Backend];
+
+    fn with_rest_of(counters: Reading, _: Reading) -> Reading {
+        counters
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
+        Commits::of_settings(audit(evidence), &[], inputs)
+    }
+}
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {
@@ -57,7 +74,7 @@ mod tests {
     fn standing(server: &Server, syncs: u64, counted: Option<u64>) -> (Standing, String) {
         let log = "/d/member/wal/0000000000000000-0000000000000000.wal";
         let row = fixture::row(MYSQL, 1, log, Role::Wal, Op::Fdatasync, fixture::stats(&[(syncs, 5)]));
-        let files = Vec::from_iter((syncs > 0).then_some(row).into_iter());
+        let files = Vec::from_iter((syncs > 0).then_some(row));
         let measurement: Measurement = fixture::with_files(fixture::quiet(), files, Vec::new());
         let at = |n: u64| Reading::from_pairs([(WAL, n), (COMMITS, n)]);
         let (from, to) = (at(10), at(10 + counted.unwrap_or(0)));

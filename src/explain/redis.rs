@@ -3,7 +3,10 @@
 
 use super::audit::storage::{preloaded, with_storage};
 use super::audit::{Finding, Log, Standing, syncs};
+use super::commit_watch::Explained;
+use super::commits::{Commits, Inputs};
 use crate::model::Role;
+use crate::server::redis::status::client::Client;
 use crate::server::redis::status::reading::{
     AOF_BYTES, Between, CHANGES, DELAYED, PENDING_SYNCS, REWRITE_STATUS, REWRITES, Reading, SAVE_STATUS,
     SAVES, WRITE_STATUS,
@@ -15,6 +18,21 @@ pub(crate) const LOGS: &[Role] = &[Role::Aof];
 pub type Evidence<'a> = super::audit::Evidence<'a, Reading>;
 
 const ON_REWRITE: &str = "no-appendfsync-on-rewrite";
+
+impl Explained for Client {
+    const HAS_FACTORS: bool = false;
+    const LOGS: &'static [Role] = LOGS;
+    const DATA: &'static [Role] = &[Role::Rdb];
+
+    fn with_rest_of(counters: Reading, rest: Reading) -> Reading {
+        counters.with_settings_of(&rest)
+    }
+
+    fn explain<'a>(evidence: &Evidence<'a>, inputs: &Inputs<'a>) -> Commits {
+        let refused = evidence.status.map_or(&[][..], |(_, to)| to.refused());
+        Commits::of_settings(audit(evidence), refused, inputs)
+    }
+}
 
 /// All findings, the most serious first.
 pub fn audit(evidence: &Evidence) -> Vec<Finding> {

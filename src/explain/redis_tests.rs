@@ -11,7 +11,7 @@ use crate::model::{Durability, Measurement, Op, Server};
 fn measurement(syncs: u64) -> Measurement {
     let log = "/d/appendonlydir/appendonly.aof.1.incr.aof";
     let row = fixture::row(MYSQL, 1, log, Role::Aof, Op::Fdatasync, fixture::stats(&[(syncs, 1_000_000)]));
-    let files = Vec::from_iter((syncs > 0).then_some(row).into_iter());
+    let files = Vec::from_iter((syncs > 0).then_some(row));
     fixture::with_files(fixture::lasting(Duration::from_secs(10), fixture::quiet()), files, Vec::new())
 }
 

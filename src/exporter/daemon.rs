@@ -32,7 +32,7 @@ use super::{log, notify, privileges};
 use crate::engine::engines::Engines;
 use crate::linux::{descriptors, executable_memory};
 use crate::live::State;
-use crate::server::naming::GivenName;
+use crate::server::who::naming::GivenName;
 use crate::verdict::Thresholds;
 use crate::verdict::remembered::Remembered;
 

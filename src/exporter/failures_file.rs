@@ -14,7 +14,7 @@ use super::log::Seldom;
 use super::socket_directory::{DirectoryError, SocketDirectory};
 use crate::linux::PROC;
 use crate::linux::blocking::Mailbox;
-use crate::server::processes;
+use crate::server::who::processes;
 use crate::verdict::remembered::{MAX_PATH, MAX_SERVERS, Remembered};
 
 const MAGIC: [u8; 8] = *b"fsyncfl1";

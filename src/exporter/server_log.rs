@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::log::Level;
 use crate::model::{Server, ServerId};
-use crate::server::describe::in_words;
-use crate::server::processes::cut_to_tick;
+use crate::server::what::describe::in_words;
+use crate::server::who::processes::cut_to_tick;
 
 /// Lines for single servers in each period: a host with many of them lists them all when the exporter starts.
 const LINES: usize = 24;

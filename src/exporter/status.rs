@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::privileges;
 use crate::host::{self, Verdict};
 use crate::live::{Live, State};
-use crate::server::describe::in_words;
+use crate::server::what::describe::in_words;
 
 /// Checks whose results would differ after giving up rights; those of the start are shown.
 const DECIDED_AT_START: [&str; 4] = ["capabilities", "tracefs", "perf events", "locked memory"];

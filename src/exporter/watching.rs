@@ -6,7 +6,7 @@ use super::server_log::ServerLog;
 use super::{log, notify, privileges};
 use crate::live::{Live, State};
 use crate::model::Snapshot;
-use crate::server::naming::{GivenName, Unmatched};
+use crate::server::who::naming::{GivenName, Unmatched};
 
 /// A snapshot may be late by this much, however short the intervals.
 const LATE: Duration = Duration::from_secs(15);

@@ -20,7 +20,7 @@ use super::web::files::{Bundle, Files};
 use super::web::{Statistics, Web};
 use super::{log, privileges};
 use crate::linux::lock;
-use crate::server::owner;
+use crate::server::who::owner;
 
 /// A prober that has said nothing for this long hangs, or the host does.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::engine::engines::Engines;
-use crate::engine::rules::{Content, Rule, Rules, Setting, SettingNames};
+use crate::engine::rule::{Content, Rule, Setting, SettingNames};
+use crate::engine::rules::Rules;
 use crate::model::{Engine, Role};
-use crate::server::describe::Roles;
-use crate::server::settings::Settings;
+use crate::server::what::roles::Roles;
+use crate::server::what::settings::Settings;
 
 /// A file whose role is wanted.
 pub struct Candidate<'a> {
@@ -22,7 +23,7 @@ pub struct Candidate<'a> {
     /// The server's. None: not known, or none; then all engines' rules are tried, in a fixed order.
     pub engine: Option<&'a Engine>,
     pub settings: &'a Settings,
-    /// At most [`FIRST_BYTES`](crate::engine::rules::FIRST_BYTES) of them; None where the file cannot be
+    /// At most [`FIRST_BYTES`](crate::engine::rule::FIRST_BYTES) of them; None where the file cannot be
     /// read. Called once at most, and only if a rule asks for them whose other conditions hold and before
     /// which none decides.
     pub first_bytes: &'a dyn Fn() -> Option<Vec<u8>>,

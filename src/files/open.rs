@@ -13,8 +13,8 @@ use crate::linux::mounts::root_of;
 use crate::linux::open_files::{descriptors, tables};
 use crate::linux::rooted::strip_root;
 use crate::model::{Engine, Role};
-use crate::server::instances::members;
-use crate::server::settings::Settings;
+use crate::server::what::settings::Settings;
+use crate::server::who::instances::members;
 
 /// How many descriptors are looked at.
 const DESCRIPTORS: usize = 4_096;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::engine::rules::FIRST_BYTES;
+use crate::engine::rule::FIRST_BYTES;
 use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::mounts::{SeenFrom, as_seen_inside, device_name, find_mount, inside, mount_of};

@@ -14,7 +14,7 @@ use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::open_files::tables;
 use crate::model::{FileId, ServerId};
-use crate::server::instances::members;
+use crate::server::who::instances::members;
 
 pub(crate) type File = (ServerId, FileId);
 

@@ -9,7 +9,7 @@ use crate::model::{
     FileInfo, FileRow, InFlight, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
     ServerId, Stats, Table, Target, UnsyncedRow, WholeDisks,
 };
-use crate::server::shares::fairly;
+use crate::server::who::shares::fairly;
 
 /// Rows by role at most; those with the least time are summed up under no server's name ([`ServerId::NONE`]).
 const MOST_ROLES: usize = 256;

@@ -312,7 +312,7 @@ fn syncs_in_flight_are_counted_with_the_oldest() {
     history.push(&measurement);
     let moment = history.moments().next().unwrap();
     let oldest = InFlight { count: 3, ..sync(9) };
-    assert_eq!(moment.in_flight, [oldest.clone()]);
+    assert_eq!(moment.in_flight, std::slice::from_ref(&oldest));
     assert_eq!(history.last(Duration::from_secs(1)).unwrap().in_flight, [oldest]);
 }
 

@@ -5,9 +5,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::linux::PROC;
 use crate::linux::mountinfo::{self, Mount, format_device};
-use crate::linux::storage::WriteCache;
 use crate::linux::{mounts, proc_file};
 use crate::model::Durability;
 
@@ -23,6 +24,17 @@ const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "rootfs", "devtmpfs", "hugetlbfs
 const MEMORY_DEVICES: [&str; 3] = ["ram", "zram", "nullb"];
 /// Block devices whose writes go to another host or to a program, which do what they like with a flush.
 const REMOTE_DEVICES: [&str; 4] = ["nbd", "rbd", "ublkb", "drbd"];
+
+/// A device's write cache as the kernel sees it (/sys/block/*/queue/write_cache).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteCache {
+    /// There is one that a power cut may empty: the kernel sends it flushes.
+    Volatile,
+    /// There is none, or the device says that it keeps what it has, or somebody told the kernel so: no
+    /// flushes are sent.
+    None,
+}
 
 /// Where what is not in sysfs is looked up; the tests have another place.
 pub(super) struct Host<'a> {

@@ -12,16 +12,7 @@ use crate::linux::rooted::Root;
 use crate::linux::{mounts, open_files, stack};
 use crate::model::{Durability, StorageStack};
 
-/// A device's write cache as the kernel sees it (/sys/block/*/queue/write_cache).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WriteCache {
-    /// There is one that a power cut may empty: the kernel sends it flushes.
-    Volatile,
-    /// There is none, or the device says that it keeps what it has, or somebody told the kernel so: no
-    /// flushes are sent.
-    None,
-}
+pub use super::stack::WriteCache;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Storage {

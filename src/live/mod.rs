@@ -4,6 +4,7 @@
 pub(crate) mod budget;
 pub(crate) mod clients;
 mod judging;
+mod published;
 mod sampling;
 mod shared;
 mod stream;
@@ -18,12 +19,15 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::linux::lock;
 use crate::model::Snapshot;
 use crate::sampler::{Retention, Sampler};
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 
 use budget::Limit;
 pub(crate) use judging::Judging;
+pub use published::Published;
+pub(crate) use sampling::Follower;
 use shared::Shared;
-pub use stream::{Published, Stream};
+pub use shared::State;
+pub use stream::Stream;
 pub(crate) use watch::{Change, CpuWatch};
 
 /// A snapshot that is at most this old is never taken again, however many ask.
@@ -49,38 +53,6 @@ impl Default for Options {
         }
     }
 }
-
-/// The state of the sampling.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// As it was asked for.
-    Running,
-    /// Less often than asked for, because it took more processor time than it may.
-    Degraded { interval: Duration },
-    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself
-    /// when there is room again; until then, the last snapshot stays.
-    Paused { why: String },
-    /// It failed, and is traced no more. The last snapshot stays.
-    Failed { why: String },
-    /// Ended by [`Live::stop`].
-    Stopped,
-}
-
-impl State {
-    /// More snapshots will come, some time.
-    pub(crate) fn is_alive(&self) -> bool {
-        matches!(self, State::Running | State::Degraded { .. } | State::Paused { .. })
-    }
-
-    /// Syncs are counted now.
-    pub fn is_tracing(&self) -> bool {
-        matches!(self, State::Running | State::Degraded { .. })
-    }
-}
-
-/// Sees all that is published, in its order, before anybody else does, and whether it is regular. Runs on the
-/// sampler's thread: it must be quick, and wait for nothing.
-pub(crate) type Follower = Box<dyn FnMut(&Published, bool) + Send>;
 
 /// The service. Shared between threads by reference; dropping it detaches.
 pub struct Live {

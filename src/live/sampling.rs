@@ -6,13 +6,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::budget::Limit;
-use super::shared::{Shared, next_due};
+use super::published::Published;
+use super::shared::{Shared, State, next_due};
 use super::watch::{Change, CpuWatch};
-use super::{Follower, Published, State};
 use crate::model::Snapshot;
 use crate::sampler::Sampler;
-use crate::server::finder::Finder;
-use crate::server::selection::Selection;
+use crate::server::who::finder::Finder;
+use crate::server::who::selection::Selection;
+
+/// Sees all that is published, in its order, before anybody else does, and whether it is regular. Runs on the
+/// sampler's thread: it must be quick, and wait for nothing.
+pub(crate) type Follower = Box<dyn FnMut(&Published, bool) + Send>;
 
 /// How long a wait for events lasts at most.
 const SLICE: Duration = Duration::from_millis(100);

@@ -9,10 +9,37 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::State;
-use super::stream::{Published, Slot};
+use super::published::{Published, Slot};
 use crate::linux::lock;
 use crate::model::Snapshot;
+
+/// The state of the sampling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// As it was asked for.
+    Running,
+    /// Less often than asked for, because it took more processor time than it may.
+    Degraded { interval: Duration },
+    /// Nothing is traced for a while, because even that took too much processor time. It goes on by itself
+    /// when there is room again; until then, the last snapshot stays.
+    Paused { why: String },
+    /// It failed, and is traced no more. The last snapshot stays.
+    Failed { why: String },
+    /// Ended by [`Live::stop`](super::Live::stop).
+    Stopped,
+}
+
+impl State {
+    /// More snapshots will come, some time.
+    pub(crate) fn is_alive(&self) -> bool {
+        matches!(self, State::Running | State::Degraded { .. } | State::Paused { .. })
+    }
+
+    /// Syncs are counted now.
+    pub fn is_tracing(&self) -> bool {
+        matches!(self, State::Running | State::Degraded { .. })
+    }
+}
 
 pub struct Shared {
     current: Mutex<Current>,

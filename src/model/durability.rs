@@ -1,7 +1,9 @@
 //! The ways to make data durable, and which of them are watched. Statements about a measurement cover only
 //! those. Also what is known of a server that makes its syncs needless, or void.
 
-use super::{Op, Server, Via};
+use std::path::Path;
+
+use super::{Durability, Op, Server, StorageStack, Via};
 
 /// The note of a server whose redo log's open descriptors all have O_DSYNC.
 pub(crate) const REDO_BY_WRITES: &str = "The redo log is written through O_DSYNC descriptors: each of its writes is durable \
@@ -30,6 +32,37 @@ pub(crate) fn wal_is_durable_by_writes(server: &Server) -> bool {
 /// Whether a library was seen that turns the server's syncs into nothing.
 pub(crate) fn syncs_do_nothing(server: &Server) -> bool {
     server.notes.iter().any(|note| note == SYNCS_DO_NOTHING)
+}
+
+impl Server {
+    /// Those of its data directory and its logs.
+    pub fn data_storage(&self) -> impl Iterator<Item = &StorageStack> {
+        self.storage.iter().filter(|stack| stack.is_for_data)
+    }
+
+    /// Whether a sync of a file on this mount makes anything durable; where the mount is not known, of any of
+    /// its logs and of its data directory.
+    pub fn durability_of(&self, mount: Option<&Path>) -> Durability {
+        if syncs_do_nothing(self) {
+            return Durability::No(
+                "libeatmydata is loaded, which turns the server's syncs into nothing".into(),
+            );
+        }
+        let lies_there =
+            |stack: &&StorageStack| mount.map_or(stack.is_for_data, |mount| stack.mount == mount);
+        let mut stacks = self.storage.iter().filter(lies_there);
+        match stacks.next() {
+            Some(first) => {
+                stacks.fold(first.durability.clone(), |sum, next| sum.and(next.durability.clone()))
+            }
+            None => Durability::Unknown("what its files lie on was not seen".into()),
+        }
+    }
+
+    /// The same of all of its logs and of its data directory.
+    pub fn durability(&self) -> Durability {
+        self.durability_of(None)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +167,7 @@ pub(crate) fn counted_below(watched: &[Op]) -> impl Iterator<Item = &'static Way
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ServerId;
 
     #[test]
     fn every_call_is_a_way_and_is_left_out_only_where_it_is_watched() {
@@ -152,5 +186,39 @@ mod tests {
         assert_eq!(counted, ["io_uring", "libaio", "o_dsync", "rwf_dsync", "msync", "syncfs", "sync"]);
         let below: Vec<_> = counted_below(&[Op::Fsync, Op::Fdatasync]).map(|way| way.name).collect();
         assert_eq!(below, counted[..5]);
+    }
+    #[test]
+    fn a_file_is_as_durable_as_its_mount_and_a_server_as_the_worst_of_them() {
+        let no = || Durability::No("tmpfs keeps files in memory only".into());
+        let unknown = || Durability::Unknown("what nfs4 makes durable is not seen".into());
+        let stack = |mount: &str, durability| StorageStack {
+            mount: mount.into(),
+            layers: Vec::new(),
+            durability,
+            is_for_data: true,
+        };
+        let mut server = Server::new(ServerId { pid: 7, start_ns: 1 }, "mysqld".into());
+        assert_eq!(server.durability().name(), "unknown", "nobody has looked");
+        server.storage = vec![stack("/a", Durability::Yes)];
+        assert_eq!(server.durability(), Durability::Yes);
+        assert_eq!(server.durability_of(Some(Path::new("/b"))).name(), "unknown", "nobody has looked there");
+        server.storage.push(stack("/b", unknown()));
+        assert_eq!(server.durability(), unknown());
+        server.storage.push(stack("/c", no()));
+        server.storage.push(stack("/d", Durability::Yes));
+        assert_eq!(server.durability(), no());
+        assert_eq!(server.durability_of(Some(Path::new("/a"))), Durability::Yes);
+        assert_eq!(server.durability_of(Some(Path::new("/b"))), unknown());
+        // What else it has open decides about itself alone.
+        server.storage.retain(|stack| stack.mount == Path::new("/a"));
+        server.storage.push(StorageStack { is_for_data: false, ..stack("/tmp", no()) });
+        assert_eq!(
+            (server.durability(), server.durability_of(Some(Path::new("/tmp")))),
+            (Durability::Yes, no())
+        );
+        server.notes = vec![SYNCS_DO_NOTHING.into()];
+        assert_eq!(server.durability_of(Some(Path::new("/a"))).name(), "no");
+        let json = serde_json::to_string(&no()).unwrap();
+        assert_eq!(json, r#"{"durable":"no","because":"tmpfs keeps files in memory only"}"#);
     }
 }

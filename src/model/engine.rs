@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Role, Server};
+use super::Role;
 
 /// A kind of server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub struct Engine {
     /// All roles that its files may have, but for those that any process's may.
     pub roles: Vec<Role>,
     pub words: Words,
-    /// How long its syncs may take; [`Server::thresholds`] has those of one server.
+    /// How long its syncs may take; a server has its own in
+    /// [`Server::thresholds`](super::Server::thresholds).
     #[serde(default)]
     pub thresholds: Vec<Threshold>,
 }
@@ -144,25 +145,4 @@ impl Engine {
     pub fn has(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }
-}
-
-impl Server {
-    /// It is what its name says. The executables of MySQL and MariaDB always tell their version: a process
-    /// that only has their name is none.
-    pub(crate) fn is_database(&self) -> bool {
-        let is_other = |engine: &Engine| !engine.has(Role::Redo) && self.known_by.described;
-        self.version.is_some() || self.engine.as_deref().is_some_and(is_other)
-    }
-
-    /// The logs that its commits wait for, in their order; none where its engine is not known.
-    pub(crate) fn logs(&self) -> &[Role] {
-        self.engine.as_deref().map_or(&[], |engine| &engine.serial)
-    }
-}
-
-/// What is said of a server's serial log.
-pub(crate) fn words(server: Option<&Server>, log: Role) -> Words {
-    let engine = server.and_then(|server| server.engine.as_deref());
-    let engine = engine.filter(|engine| engine.serial.contains(&log));
-    engine.map_or_else(|| Words::of_any(Some(log)), |engine| engine.words.clone())
 }

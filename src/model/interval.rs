@@ -168,6 +168,7 @@ impl Measurement {
     }
 
     /// Of no time.
+    #[cfg(test)]
     pub(crate) fn empty(setup: Arc<Setup>) -> Measurement {
         Measurement {
             span: Span {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Engine, Owner, Proof, Role, StorageStack, Threshold};
+use super::{Engine, Owner, Proof, Role, StorageStack, Threshold, Words};
 
 /// A process, identified by PID and start time: after PID reuse it is another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -113,6 +113,25 @@ impl Server {
             known_by: KnownBy::default(),
         }
     }
+
+    /// It is what its name says. The executables of MySQL and MariaDB always tell their version: a process
+    /// that only has their name is none.
+    pub(crate) fn is_database(&self) -> bool {
+        let is_other = |engine: &Engine| !engine.has(Role::Redo) && self.known_by.described;
+        self.version.is_some() || self.engine.as_deref().is_some_and(is_other)
+    }
+
+    /// The logs that its commits wait for, in their order; none where its engine is not known.
+    pub(crate) fn logs(&self) -> &[Role] {
+        self.engine.as_deref().map_or(&[], |engine| &engine.serial)
+    }
+}
+
+/// What is said of a server's serial log.
+pub(crate) fn words(server: Option<&Server>, log: Role) -> Words {
+    let engine = server.and_then(|server| server.engine.as_deref());
+    let engine = engine.filter(|engine| engine.serial.contains(&log));
+    engine.map_or_else(|| Words::of_any(Some(log)), |engine| engine.words.clone())
 }
 
 /// A file's identity in the kernel.

@@ -86,7 +86,8 @@ impl Lose for Duration {
 macro_rules! losses {
     ($($(#[$attribute:meta])* $name:ident: $type:ty, $effect:ident, $exported:ident, $sentence:literal;)*) => {
         /// What could not be counted or attributed. Zero means that everything was counted, which has been
-        /// verified; what is [`Effect::Outside`] is no loss of the watched calls as far as the kernel ran them.
+        /// verified; what is [`Effect::Outside`] is no loss of the watched calls as far as the kernel ran
+        /// them.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Lost {
             $($(#[$attribute])* #[serde(default)] pub $name: $type,)*

@@ -30,12 +30,12 @@ use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
 pub use disks::WholeDisks;
-pub(crate) use engine::words;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
 #[cfg(test)]
 pub(crate) use interval::roles_of;
 pub use interval::{Measurement, Rest, Span};
+pub(crate) use kinds::words;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use lost::{Amount, Effect, Exported, Loss, Lost};
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Who answers for a process, where something is shared out among those who may start processes. Derived by
-/// `server::owner`.
+/// `server::who::owner`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Owner {
     /// root or a system user outside of containers: a service, by the number of its user.
@@ -27,7 +27,7 @@ impl Owner {
 }
 
 /// Which of a server's claims the kernel confirms. A claim is what the process chose to say: on its command
-/// line, in an option file, by its working directory. Derived by `server::proof`.
+/// line, in an option file, by its working directory. Derived by `server::who::proof`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
     /// It listens on [`KnownBy::port`](super::KnownBy::port) with a socket of its own, in a network that root

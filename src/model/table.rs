@@ -56,8 +56,8 @@ impl<R: Row> Table<R> {
         self.0.extend(earlier.map(closed));
     }
 
-    /// Keeps the rows at the indexes `kept`. The others are added up in rows that stand for many: `rest` makes
-    /// the one that a row becomes a part of. No sum over all rows changes.
+    /// Keeps the rows at the indexes `kept`. The others are added up in rows that stand for many: `rest`
+    /// makes the one that a row becomes a part of. No sum over all rows changes.
     #[must_use]
     pub fn limit(&self, kept: &[usize], rest: impl Fn(&R) -> R) -> Table<R> {
         let mut is_kept = vec![false; self.0.len()];

@@ -2,19 +2,21 @@
 //! that a figure does not carry.
 
 use super::device::Place;
-use super::style::Paint;
 use super::{Options, device, header};
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, Via, durability};
+use crate::model::{Measurement, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::absence::{self, NoSync};
 use crate::text::{bytes, count, counted, duration_in_words, escape_sentence, percent, rate};
 
 mod logs;
+mod scene;
 mod thresholds;
 mod trouble;
 mod unsynced;
 mod window;
 mod writes;
 
+use scene::Scene;
+pub(crate) use scene::Sentence;
 pub(crate) use unsynced::durability;
 pub(crate) use window::of_window;
 
@@ -24,72 +26,6 @@ const NEIGHBOUR_PER_SECOND: f64 = 10.0;
 const TAIL_RATIO: u64 = 5;
 const TAIL_NS: u64 = 1_000_000;
 const SLOW_NS: u64 = 1_000_000_000;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sentence {
-    pub text: String,
-    pub paint: Paint,
-}
-
-impl Sentence {
-    fn plain(text: String) -> Self {
-        Sentence { text, paint: Paint::Plain }
-    }
-}
-
-/// One server's interval with what every sentence needs.
-struct Scene<'a> {
-    m: &'a Measurement,
-    server: ServerId,
-    options: &'a Options,
-}
-
-impl Scene<'_> {
-    /// The syncs of one role, all operations together.
-    fn role(&self, role: Role) -> Stats {
-        let mut sum = Stats::default();
-        let its = |row: &&crate::model::RoleRow| row.server == self.server && row.role == role;
-        self.m.roles.iter().filter(its).for_each(|row| sum.merge(&row.stats));
-        sum
-    }
-
-    fn total(&self) -> Stats {
-        let mut sum = Stats::default();
-        self.m.roles.iter().filter(|row| row.server == self.server).for_each(|row| sum.merge(&row.stats));
-        sum
-    }
-
-    fn server(&self) -> Option<&Server> {
-        self.m.servers.iter().find(|server| server.id == self.server).map(|server| &**server)
-    }
-
-    /// What failed beside the syncs.
-    fn failures(&self, wanted: fn(Op) -> bool) -> impl Iterator<Item = &FileRow> {
-        self.m.failures.iter().filter(move |row| row.server == self.server && wanted(row.op))
-    }
-
-    fn notes(&self) -> &[String] {
-        self.server().map_or(&[], |server| &server.notes)
-    }
-
-    fn is_mariadb(&self) -> bool {
-        self.server().and_then(|server| server.version.as_deref()).is_some_and(|v| v.starts_with("MariaDB"))
-    }
-
-    /// Of O_DSYNC writes, which are then rows of their own.
-    fn watches_durable_writes(&self) -> bool {
-        self.m.setup.ops.contains(&Op::DsyncWrite)
-    }
-
-    fn watches_all_writes(&self) -> bool {
-        self.m.setup.ops.contains(&Op::Write)
-    }
-
-    /// A note says so of the server: nothing else needs to be supposed where the redo log has no syncs.
-    fn redo_is_durable_by_writes(&self) -> bool {
-        self.server().is_some_and(durability::redo_is_durable_by_writes)
-    }
-}
 
 /// What one server's figures say, the most urgent first.
 pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) -> Vec<Sentence> {

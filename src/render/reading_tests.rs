@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL, neighbour, row, stats};
 use crate::model::{FileId, FileInfo, FileRow, Op, Target};
-use crate::render::Style;
+use crate::render::{Paint, Style};
 
 /// A measurement of one second with these files of the server.
 pub(super) fn second(files: Vec<FileRow>) -> Measurement {

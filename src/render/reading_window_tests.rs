@@ -8,6 +8,7 @@ use super::*;
 use crate::history::Troubles;
 use crate::model::fixture;
 use crate::model::{Op, Target};
+use crate::render::Paint;
 
 #[test]
 fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room() {

@@ -25,7 +25,7 @@ use crate::linux::clock::{boot_ns, monotonic};
 use crate::linux::disk_statistics;
 use crate::model::{FileRow, InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
 use crate::probe::{Attached, Probe, ProbeConfig, allocator};
-use crate::server::naming::GivenName;
+use crate::server::who::naming::GivenName;
 
 use ledger::{Ledger, Slots, Subject};
 use names::Names;

@@ -15,7 +15,7 @@ use crate::linux::cpu_time::Allowance;
 use crate::linux::{PROC, proc_file};
 use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
-use crate::server::instances::{may_have_children, members};
+use crate::server::who::instances::{may_have_children, members};
 use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
 
 /// From this age on a sync in flight is looked at in /proc as well.

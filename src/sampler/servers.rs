@@ -17,13 +17,13 @@ use crate::linux::descriptors;
 use crate::linux::ends::Ends;
 use crate::linux::proc_file;
 use crate::model::{Owner, Server, ServerId};
-use crate::server::describe::describe;
-use crate::server::describers::Describers;
-use crate::server::naming::{self, GivenName};
-use crate::server::owner;
-use crate::server::processes::{self, start_tick};
-use crate::server::settings::Settings;
-use crate::server::titles;
+use crate::server::what::describe::describe;
+use crate::server::what::describers::Describers;
+use crate::server::what::settings::Settings;
+use crate::server::what::titles;
+use crate::server::who::naming::{self, GivenName};
+use crate::server::who::owner;
+use crate::server::who::processes::{self, start_tick};
 
 /// A server that was just started says more about itself a moment later.
 const DESCRIBE_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];

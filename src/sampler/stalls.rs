@@ -15,7 +15,7 @@ use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::linux::proc_file;
 use crate::model::{InFlight, Owner, Role, ServerId};
-use crate::server::instances::members;
+use crate::server::who::instances::members;
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan};
 
 /// After each scan of a server, as many times as long as that took, so that a server of thousands of threads

@@ -18,7 +18,7 @@ use crate::model::{
     Backlog, FileId, Op, PEAKS_REMEMBERED, Peak, Role, ServerId, Target, Unsynced, UnsyncedFile,
 };
 use crate::probe::{FileEvent, UnsyncedFile as Kept, record};
-use filled::Filled;
+use filled::{Filled, Key};
 
 /// Intervals that are told apart, of each file. An older one is added to the next.
 const PEAKS: usize = 8;
@@ -37,7 +37,6 @@ const LOOK_CLOSELY: Duration = Duration::from_millis(2);
 const REST: u32 = 100;
 const SHORT_REST: u32 = 4;
 
-type Key = (ServerId, FileId);
 type Of = Unsynced<Vec<UnsyncedFile>, Vec<Peak>>;
 
 /// Of a file of which a sync failed: its slot, and how many bytes that sync should have covered.

@@ -6,7 +6,7 @@ use super::Sampler;
 use super::ledger::subject::comm_of;
 use crate::model::{OTHER_NEIGHBOURS, ServerId};
 use crate::probe::{NeighbourIdentity, record};
-use crate::server::processes::cut_to_tick;
+use crate::server::who::processes::cut_to_tick;
 
 /// From there on those that are idle make room in the kernel's map.
 const CROWDED: usize = record::UNWATCHED_NEIGHBOURS / 4 * 3;

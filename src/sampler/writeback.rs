@@ -14,8 +14,8 @@ use crate::engine::engines::Engines;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::model::{Errors, FileId, FileInfo, FileRow, Op, Role, ServerId, Stats, Target};
-use crate::server::processes::{self, ThreadGroup};
-use crate::server::selection::Selection;
+use crate::server::who::processes::{self, ThreadGroup};
+use crate::server::who::selection::Selection;
 
 /// One search at a time; a thread more may hang.
 const SEARCHES: Share = Share { threads: 1, with_abandoned: 2, queue: 1 };

@@ -7,7 +7,7 @@ use super::event::{Event, Waiting};
 use super::source::Mail;
 use crate::linux::PROC;
 use crate::linux::blocking::Mailbox;
-use crate::server::processes;
+use crate::server::who::processes;
 use crate::threads::{Looks, Processes, scan, waits_for};
 
 /// Asks for the threads (pid, tid). The answers come as mail. None: there was no thread for it, so there are

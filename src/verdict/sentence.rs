@@ -8,8 +8,11 @@ use super::{Because, State, Verdict};
 use crate::model::{Durability, Op, Role, Via};
 use crate::text::{absence, capitalize, count, duration_in_words, errno, escape, escape_sentence, rate};
 
-pub(super) fn of(verdict: &Verdict) -> String {
-    state(verdict) + &storage(verdict.storage.as_ref())
+impl Verdict {
+    /// In one plain sentence; names in it are escaped.
+    pub fn sentence(&self) -> String {
+        state(self) + &storage(self.storage.as_ref())
+    }
 }
 
 /// What no state says: a server can be well on storage that makes nothing durable.

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{Because, State, sentence};
+use super::{Because, State};
 use crate::model::{Durability, Server, ServerId, durability};
 
 /// Beyond three intervals: what a snapshot of thousands of files takes on a host that is busy.
@@ -29,13 +29,6 @@ pub struct Verdict {
     pub because: Option<Because>,
     /// Of what it lies on. None: nobody has looked.
     pub storage: Option<Durability>,
-}
-
-impl Verdict {
-    /// In one plain sentence; names in it are escaped.
-    pub fn sentence(&self) -> String {
-        sentence::of(self)
-    }
 }
 
 /// Whether what a server syncs is durable at all, as far as anybody has looked.

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::model::{InFlight, ServerId, Snapshot};
+use super::row::Verification;
+use crate::model::{InFlight, Server, ServerId, Snapshot};
 use crate::sampler::Sampler;
-use crate::server::status::connection::{Client, Connection};
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{Client, Connection};
+use crate::server::asking::{Scope, StatusError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EdgeError {
@@ -26,6 +27,8 @@ pub(crate) trait Counts: Clone {
     /// How long figures are kept, of a time that may be long enough ago when patience ends.
     const EARLY: Duration = Duration::ZERO;
 
+    /// Compares a server's figures between two edges.
+    fn compare(server: &Server, first: &Edge<Self>, last: &Edge<Self>) -> Verification;
     /// These counters, with the settings of another reading, which asked for them.
     fn with_settings_of(self, other: &Self) -> Self;
     /// By how much the counters of what is compared grew from one reading to the next.

@@ -8,12 +8,16 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::server::asking::Counted;
 use crate::server::etcd::status::reading::{
     Between, COMMITS, DEFRAGMENTATIONS, Reading, SENT_SNAPSHOTS, SNAPSHOTS, WAL,
 };
-use crate::server::status::Counted;
 
 impl Counts for Reading {
+    fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+        compare(server, first, last)
+    }
+
     /// It tells counters alone.
     fn with_settings_of(self, _: &Reading) -> Reading {
         self
@@ -54,7 +58,7 @@ struct Line {
 }
 
 /// Compares one server's syncs between two edges.
-pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files: Vec<&FileRow> = measurement.files.iter().filter(|row| !row.op.writes()).collect();

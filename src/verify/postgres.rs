@@ -10,9 +10,9 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Snapshot, durability};
+use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::{HANDED_IN_SECONDS, Reading};
-use crate::server::status::Counted;
 
 /// The transactions that a busy server has open are as old as this at most, or its count is approximate.
 const EARLY_SECONDS: u64 = 3;
@@ -24,6 +24,10 @@ impl Counts for Reading {
     const EARLY: Duration = Duration::from_secs(EARLY_SECONDS);
     const WAITS_FOR: Option<&str> = Some("its processes to report what they have counted");
     const PAUSE: Duration = Duration::from_millis(200);
+
+    fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+        compare(server, first, last)
+    }
 
     fn with_settings_of(self, other: &Reading) -> Reading {
         Reading::with_settings_of(self, other)
@@ -96,7 +100,7 @@ fn count<'a>(rows: impl IntoIterator<Item = &'a FileRow>, wanted: impl Fn(&FileR
 }
 
 /// Compares one server's syncs between two edges.
-pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files = &measurement.files;

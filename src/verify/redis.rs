@@ -6,13 +6,17 @@ use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
 use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::server::asking::Counted;
 use crate::server::redis::status::reading::{
     AOF_BYTES, Between, REWRITE_STATUS, REWRITES, REWRITING, Reading, SAVE_STATUS, SAVES, SAVING,
     WRITE_STATUS,
 };
-use crate::server::status::Counted;
 
 impl Counts for Reading {
+    fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+        compare(server, first, last)
+    }
+
     fn with_settings_of(self, other: &Reading) -> Reading {
         Reading::with_settings_of(self, other)
     }
@@ -50,7 +54,7 @@ const NOT_COUNTED: &str = "it does not count them";
 const BYTES_INSTEAD: &str = "it does not count them; with --writes all, bytes are compared";
 
 /// Compares one server's syncs between two edges.
-pub(crate) fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
+fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
     let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files = &measurement.files;

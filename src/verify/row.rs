@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::model::{Lost, Measurement, Server, durability};
-use crate::server::status::Counted;
+use crate::server::asking::Counted;
 use crate::text::rfc3339_millis;
 
 /// How reliable the comparison of a row is.

@@ -8,11 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fsynctop::model::Server;
-use fsynctop::server::processes;
-use fsynctop::server::status::Scope;
-use fsynctop::server::status::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, Connection};
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place};
+use fsynctop::server::asking::Scope;
+use fsynctop::server::asking::connection::{ANSWER_TIMEOUT, CONNECT_TIMEOUT, Client, Connection};
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place};
+use fsynctop::server::who::processes;
 
 /// Beyond the deadlines themselves, on a machine that is busy.
 pub const SLACK: Duration = Duration::from_secs(4);

@@ -1,6 +1,6 @@
-//! Which file of a room imports which other, as its `use` items and paths say. What only tests import is left
-//! out, and so is what a `mod.rs` merely re-exports: an import of that is one of the file where it comes
-//! from.
+//! Which file of a room imports which other, and which other rooms, as its `use` items, its paths and its
+//! macros say. Of files, what only tests import is left out, and so is what a `mod.rs` merely re-exports: an
+//! import of that is one of the file where it comes from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -54,6 +54,12 @@ impl Room {
         imports
     }
 
+    /// The other rooms that its files name, in their tests too.
+    pub fn others(&self) -> BTreeSet<String> {
+        let named = self.files.iter().flat_map(|(module, (_, file))| Found::of(module, file).rooms);
+        named.filter(|other| *other != self.name).collect()
+    }
+
     /// The module, by file, in which the last name of a path is defined.
     fn resolve(&self, path: &Module, found: &BTreeMap<&Module, Found>, depth: usize) -> Option<Module> {
         if path.first() != Some(&self.name) || depth > 8 {
@@ -80,7 +86,10 @@ struct Found {
     module: Module,
     /// The file is a `mod.rs`: it may re-export.
     children: BTreeSet<String>,
+    is_in_tests: bool,
     paths: Vec<Module>,
+    /// The first names of all paths, those in tests too.
+    rooms: BTreeSet<String>,
     /// The name by which something is re-exported (None: everything that is there), and where it comes from.
     re_exports: Vec<(Option<String>, Module)>,
     test_modules: Vec<Module>,
@@ -96,7 +105,9 @@ impl Found {
         let mut found = Found {
             module: module.clone(),
             children,
+            is_in_tests: false,
             paths: Vec::new(),
+            rooms: BTreeSet::new(),
             re_exports: Vec::new(),
             test_modules: Vec::new(),
         };
@@ -125,12 +136,22 @@ impl Found {
         Some(absolute)
     }
 
+    fn add(&mut self, path: Module) {
+        self.rooms.extend(path.first().cloned());
+        if !self.is_in_tests {
+            self.paths.push(path);
+        }
+    }
+
     fn add_use(&mut self, item: &syn::ItemUse, tree: &syn::UseTree, path: &mut Vec<String>) {
         let mut leaf = |path: &[String], name: Option<String>| {
             let Some(absolute) = self.absolute(path) else { return };
             match &item.vis {
-                syn::Visibility::Inherited => self.paths.push(absolute),
-                _ => self.re_exports.push((name, absolute)),
+                syn::Visibility::Inherited => self.add(absolute),
+                _ => {
+                    self.rooms.extend(absolute.first().cloned());
+                    self.re_exports.push((name, absolute));
+                }
             }
         };
         match tree {
@@ -162,22 +183,34 @@ impl<'ast> Visit<'ast> for Found {
 
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         self.module.push(item.ident.to_string());
+        let was_in_tests = self.is_in_tests;
         if is_for_tests(&item.attrs) {
             self.test_modules.push(self.module.clone());
-        } else {
-            let children = std::mem::take(&mut self.children);
-            visit::visit_item_mod(self, item);
-            self.children = children;
+            self.is_in_tests = true;
         }
+        let children = std::mem::take(&mut self.children);
+        visit::visit_item_mod(self, item);
+        self.children = children;
+        self.is_in_tests = was_in_tests;
         self.module.pop();
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         let names: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         if names.len() > 1 {
-            self.paths.extend(self.absolute(&names));
+            self.absolute(&names).into_iter().for_each(|path| self.add(path));
         }
         visit::visit_path(self, path);
+    }
+
+    /// Its tokens are no paths yet; those that begin at the crate's root are told by their text.
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        let text = item.tokens.to_string().replace(' ', "");
+        for path in text.split("crate::").skip(1) {
+            let end = path.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
+            self.add(path[..end.unwrap_or(path.len())].split("::").map(str::to_owned).collect());
+        }
+        visit::visit_macro(self, item);
     }
 
     // `pub(in path)` and the like import nothing.

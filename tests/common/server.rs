@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fsynctop::engine::engines::Engines;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::processes;
+use fsynctop::server::who::selection;
 use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;
@@ -417,7 +418,7 @@ impl Home {
         all.extend(options.iter().map(|&option| option.to_owned()));
         let running = self.spawn(wrapper, &all);
         let filter = TargetFilter::comms(std::slice::from_ref(&self.comm)).unwrap();
-        let [process] = &processes::list(Path::new("/proc"), &Engines::builtin(), &filter)[..] else {
+        let [process] = &selection::list(Path::new("/proc"), &Engines::builtin(), &filter)[..] else {
             panic!("one process called {}", self.comm)
         };
         Database {

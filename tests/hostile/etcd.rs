@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fsynctop::model::Server;
+use fsynctop::server::asking::choose;
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::asking::{Scope, StatusError};
 use fsynctop::server::etcd::status::Connection;
 use fsynctop::server::etcd::status::client::Client;
 use fsynctop::server::etcd::status::reading::Reading;
-use fsynctop::server::processes;
-use fsynctop::server::status::choose;
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::{Scope, StatusError};
+use fsynctop::server::who::processes;
 
 use crate::common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
 

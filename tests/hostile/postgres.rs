@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::asking::secret::Secret;
 use fsynctop::server::postgres::status::client::Client;
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::secret::Secret;
 
 use crate::common::hostile::{SLACK, Stream, alone, for_ever, judge};
 

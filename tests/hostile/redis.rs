@@ -9,15 +9,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use fsynctop::model::Server;
-use fsynctop::server::processes;
+use fsynctop::server::asking::choose;
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::asking::secret::Secret;
+use fsynctop::server::asking::{Scope, StatusError};
 use fsynctop::server::redis::status::Connection;
 use fsynctop::server::redis::status::client::Client;
 use fsynctop::server::redis::status::reading::Reading;
-use fsynctop::server::status::choose;
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::secret::Secret;
-use fsynctop::server::status::{Scope, StatusError};
+use fsynctop::server::who::processes;
 
 use crate::common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
 

@@ -1,7 +1,6 @@
 //! The rooms of docs/architecture.md: imports go one way, and the page names each room; in a room, files do
 //! not import each other in a circle.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::common::imports::{self, Room};
@@ -40,14 +39,24 @@ fn rust_files(directory: &Path) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Rooms whose files are held to it.
-const WITHOUT_CIRCLES: [&str; 2] = ["cli", "probe"];
+/// Imports that close a circle in their room and stay: these files add methods, by subject, to the one struct
+/// that the other file defines, with fields of types that are theirs.
+const CLOSE_A_CIRCLE: [(&str, &str); 6] = [
+    ("sampler/rows.rs", "sampler/mod.rs"),
+    ("sampler/unsynced.rs", "sampler/mod.rs"),
+    ("sampler/unwatched.rs", "sampler/mod.rs"),
+    ("sampler/writeback.rs", "sampler/mod.rs"),
+    ("top/state/select.rs", "top/state/mod.rs"),
+    ("top/state/shown.rs", "top/state/mod.rs"),
+];
 
-/// The rooms that a room's files name.
-fn imports(room: &Path) -> BTreeSet<String> {
-    let text: String = rust_files(room).iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
-    let name = |rest: &str| rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-    text.split("crate::").skip(1).map(name).collect()
+fn room(name: &str) -> Room {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut room = Room::new(name);
+    for path in rust_files(&src.join(name)) {
+        room.add(path.strip_prefix(&src).unwrap(), &std::fs::read_to_string(&path).unwrap());
+    }
+    room
 }
 
 fn may_import(room: &str, other: &str) -> bool {
@@ -67,16 +76,16 @@ fn imports_go_one_way_and_every_room_is_on_the_page() {
     let mut rooms = 0;
     for entry in std::fs::read_dir(&src).unwrap() {
         let path = entry.unwrap().path();
-        let room = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if !path.is_dir() {
-            assert!(matches!(room.as_str(), "main.rs" | "lib.rs"), "{room} belongs into a room");
+            assert!(matches!(name.as_str(), "main.rs" | "lib.rs"), "{name} belongs into a room");
             continue;
         }
         rooms += 1;
-        assert!(ROOMS.contains(&&*room) || VIEWS.contains(&&*room) || room == "cli", "{room} has no place");
-        assert!(page.contains(&format!("`src/{room}/`")), "docs/architecture.md does not name {room}");
-        for other in imports(&path).iter().filter(|other| src.join(other).is_dir() && **other != room) {
-            assert!(may_import(&room, other), "{room} imports {other}, which it may not");
+        assert!(ROOMS.contains(&&*name) || VIEWS.contains(&&*name) || name == "cli", "{name} has no place");
+        assert!(page.contains(&format!("`src/{name}/`")), "docs/architecture.md does not name {name}");
+        for other in room(&name).others().iter().filter(|other| src.join(other).is_dir()) {
+            assert!(may_import(&name, other), "{name} imports {other}, which it may not");
         }
     }
     assert!(rooms >= 20, "{rooms}");
@@ -84,17 +93,18 @@ fn imports_go_one_way_and_every_room_is_on_the_page() {
 
 #[test]
 fn the_files_of_a_room_do_not_import_each_other_in_a_circle() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for room in WITHOUT_CIRCLES {
-        let mut files = Room::new(room);
-        for path in rust_files(&src.join(room)) {
-            files.add(path.strip_prefix(&src).unwrap(), &std::fs::read_to_string(&path).unwrap());
+    let (mut found, mut excepted) = (0, 0);
+    for name in ROOMS.into_iter().chain(VIEWS).chain(["cli"]) {
+        let mut imports = room(name).imports();
+        found += imports.values().map(|others| others.len()).sum::<usize>();
+        for (file, other) in CLOSE_A_CIRCLE {
+            excepted += usize::from(imports.get_mut(file).is_some_and(|others| others.remove(other)));
         }
-        let imports = files.imports();
-        assert!(imports.values().any(|others| !others.is_empty()), "no import was found in {room}");
         let circles = imports::circles(&imports);
-        assert!(circles.is_empty(), "files of src/{room} import each other:\n{}", circles.join("\n"));
+        assert!(circles.is_empty(), "files of src/{name} import each other:\n{}", circles.join("\n"));
     }
+    assert!(found > 500, "only {found} imports were found");
+    assert_eq!(excepted, CLOSE_A_CIRCLE.len(), "an exception is not needed any more");
 }
 
 /// The circles among files of a room called `room`.
@@ -120,6 +130,7 @@ fn a_circle_is_found_whichever_way_it_is_written() {
         "fn f() -> super::b::B { todo!() }",
         "fn f() { crate::room::b::make() }",
         "mod inner { use super::super::b::B; }",
+        "fn f() { assert!(crate::room::b::is_made(1)); }",
     ] {
         let circles = circles_among(&[MOD, ("room/a.rs", forth), back]);
         assert_eq!(circles, ["room/a.rs -> room/b.rs -> room/a.rs"], "{forth}");
@@ -130,6 +141,21 @@ fn a_circle_is_found_whichever_way_it_is_written() {
     let ground_in_mod =
         [("room/mod.rs", "mod a; use a::A; pub struct Row;"), ("room/a.rs", "use super::Row;")];
     assert_eq!(circles_among(&ground_in_mod), ["room/a.rs -> room/mod.rs -> room/a.rs"]);
+}
+
+#[test]
+fn another_room_is_named_whichever_way_it_is_written() {
+    for source in [
+        "use crate::other::A;",
+        "use crate::{model, other::A};",
+        "use super::super::other::A;",
+        "fn f() { assert!(crate::other::is_made(1)); }",
+        "#[cfg(test)] mod tests { use crate::{other::A}; }",
+    ] {
+        let mut room = Room::new("room");
+        room.add(Path::new("room/a.rs"), source);
+        assert!(room.others().contains("other"), "{source}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! `X = (X/G) · (G/S) · (N / R)` ([`factors`](super::factors)).
 
 pub(crate) mod advice;
+mod explained;
 pub(crate) mod form;
 pub(crate) mod promises;
 pub(crate) mod ratios;
@@ -17,9 +18,9 @@ use serde::Serialize;
 use super::factors::log::Terms;
 use super::factors::{Connections, DurableBy, Factor, Log, Naive, per_second, usable};
 use crate::model::Role;
+use crate::server::asking::Counted;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
-use crate::server::status::Counted;
 use ratios::{Rates, Seen};
 
 pub use form::Form;

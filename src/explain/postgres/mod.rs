@@ -2,6 +2,7 @@
 //! promises is kept. It has one log, which each backend writes and syncs for itself and for those that wait
 //! beside it, one at a time.
 
+mod explained;
 mod form;
 mod promises;
 mod render;
@@ -16,9 +17,9 @@ use super::factors::log::Terms;
 use super::factors::{Connections, Factor, Log, Naive, per_second, usable};
 use super::waits::Processors;
 use crate::model::{Measurement, Role, ServerId};
+use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::Reading;
-use crate::server::status::Counted;
 use crate::text::absence;
 
 pub use form::Form;

@@ -14,10 +14,10 @@ use super::waiting::Waiting;
 use crate::linux::boot_time::boot_time;
 use crate::live::Published;
 use crate::model::{Backlog, Lost, Measurement, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
-use crate::server::identity::Identity;
-use crate::server::naming::{self, Claim, GivenName, OTHER, Standing, UNKNOWN};
-use crate::server::processes::cut_to_tick;
-use crate::server::shares::{Admission, Room, is_service};
+use crate::server::who::identity::Identity;
+use crate::server::who::naming::{self, Claim, GivenName, OTHER, Standing, UNKNOWN};
+use crate::server::who::processes::cut_to_tick;
+use crate::server::who::shares::{Admission, Room, is_service};
 
 /// Servers with a label of their own, and how many of the labels are kept for services of the system.
 pub(super) const MAX_SERVERS: usize = 64;

@@ -14,7 +14,7 @@ use crate::history::{self, History};
 use crate::linux::lock;
 use crate::live::{self, Follower, Live, Published, State, Stream};
 use crate::sampler::Sampler;
-use crate::server::selection::Selection;
+use crate::server::who::selection::Selection;
 
 /// A snapshot of this age is fresh: scrapes that come close together share one.
 const FRESH: Duration = Duration::from_millis(100);

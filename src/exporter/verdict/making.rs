@@ -12,9 +12,9 @@ use crate::linux::blocking::Mailbox;
 use crate::linux::clock::monotonic;
 use crate::live::{Judging, State as Sampling};
 use crate::model::{Owner, ServerId};
-use crate::server::naming::OTHER;
-use crate::server::processes::cut_to_tick;
-use crate::server::shares::{Admission, Room};
+use crate::server::who::naming::OTHER;
+use crate::server::who::processes::cut_to_tick;
+use crate::server::who::shares::{Admission, Room};
 use crate::verdict::remembered::Remembered;
 use crate::verdict::{self, State, Thresholds, Verdict};
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::linux::clock::monotonic;
 use crate::model::Owner;
-use crate::server::naming::OTHER;
+use crate::server::who::naming::OTHER;
 use crate::text::rfc3339_millis;
 use crate::verdict::State;
 

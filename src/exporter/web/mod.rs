@@ -17,6 +17,7 @@ mod queue;
 pub(crate) mod reload;
 mod serve;
 mod settings;
+mod short;
 mod state;
 mod statistics;
 mod tls;

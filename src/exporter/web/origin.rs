@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::server::owner;
+use crate::server::who::owner;
 
 /// From wide to narrow: an attacker has many addresses sooner than many networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

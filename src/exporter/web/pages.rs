@@ -12,14 +12,13 @@ use super::answers::{Answer, Outcome};
 use super::auth::Verdict;
 use super::connection::{Connection, Entrance};
 use super::negotiate;
+use super::short::{JSON, TEXT, error, healthy, not_ready, plain, refusal};
 use super::state::Web;
 use super::verdicts;
 use crate::exporter::log::Seldom;
-use crate::exporter::source::{NotReady, Source};
+use crate::exporter::source::Source;
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
-const JSON: &str = "application/json";
 /// What the landing page may load: nothing but its own style.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -120,31 +119,6 @@ async fn page(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
     }
 }
 
-pub(super) fn healthy(web: &Web) -> Response<Bytes> {
-    match web.source.healthy() {
-        Ok(()) => plain(StatusCode::OK, TEXT, "fsynctop exporter is healthy.\n"),
-        Err(why) => not_ready(&why),
-    }
-}
-
-/// What refuses other methods than these, and bodies; None for a request that has neither.
-pub(super) fn refusal(request: &Request<Incoming>, methods: &[Method]) -> Option<Response<Bytes>> {
-    if !methods.contains(request.method()) {
-        let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
-        let text = match &names[..] {
-            [one] => format!("{one} is the method here"),
-            several => format!("{} are the methods here", several.join(" and ")),
-        };
-        let mut response = error(StatusCode::METHOD_NOT_ALLOWED, &text);
-        if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
-            response.headers_mut().insert(header::ALLOW, allowed);
-        }
-        return Some(response);
-    }
-    let has_body = !request.body().is_end_stream();
-    has_body.then(|| error(StatusCode::BAD_REQUEST, "no request here has a body"))
-}
-
 async fn metrics(web: &Arc<Web>, request: &Request<Incoming>) -> Response<Bytes> {
     let form = negotiate::form(list(request, header::ACCEPT).as_deref());
     let (source, statistics) = (web.source.clone(), web.statistics.clone());
@@ -185,27 +159,6 @@ async fn answer(
         return response;
     }
     plain(StatusCode::OK, content_type, answer.text.clone())
-}
-
-pub(super) fn not_ready(why: &NotReady) -> Response<Bytes> {
-    error(StatusCode::SERVICE_UNAVAILABLE, &why.0)
-}
-
-pub fn error(status: StatusCode, text: &str) -> Response<Bytes> {
-    plain(status, TEXT, format!("{text}\n"))
-}
-
-pub(super) fn json(status: StatusCode, body: String) -> Response<Bytes> {
-    plain(status, JSON, body)
-}
-
-fn plain(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Bytes> {
-    let mut response = Response::new(body.into());
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }
 
 const PAGES: [(&str, &str); 5] = [

@@ -16,8 +16,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Admitted, Connection, End, Page, Watched};
 use super::limits::{ANSWER_TIMEOUT, HEADER_BYTES, HEADERS, Phase};
-use super::pages;
 use super::state::Web;
+use super::{pages, short};
 use crate::exporter::log::Seldom;
 
 impl Web {
@@ -135,7 +135,7 @@ impl Web {
             Err(_) => {
                 static SELDOM: Seldom = Seldom::new();
                 SELDOM.warn(format_args!("a request had no answer within {} s", ANSWER_TIMEOUT.as_secs()));
-                pages::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
+                short::error(StatusCode::SERVICE_UNAVAILABLE, "the answer takes too long")
             }
         };
         self.statistics.answered(response.status().as_u16());

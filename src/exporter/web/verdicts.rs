@@ -9,8 +9,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use rustix::process::geteuid;
 use serde_json::json;
 
-use super::pages::{error, healthy, json as page_of, refusal};
 use super::query::{self, Query};
+use super::short::{error, healthy, json as page_of, not_ready, refusal};
 use super::state::Web;
 use crate::exporter::confine::User;
 use crate::exporter::verdict::{Asked, Told};
@@ -113,7 +113,7 @@ async fn acknowledge(web: &Arc<Web>, request: &Request<Incoming>, user: u32) -> 
             page_of(StatusCode::OK, format!("{done}\n"))
         }
         Ok((Ok(None), _)) => error(StatusCode::NOT_FOUND, "no server is called so"),
-        Ok((Err(why), _)) => super::pages::not_ready(&why),
+        Ok((Err(why), _)) => not_ready(&why),
         Err(_) => error(StatusCode::INTERNAL_SERVER_ERROR, "it could not be asked for"),
     }
 }

@@ -1,6 +1,6 @@
 //! Sentences on the logs that commits wait for.
 
-use super::Scene;
+use super::scene::Scene;
 use crate::model::{Role, RoleRow, SATURATED, words};
 use crate::text::{absence, capitalize, count, percent};
 

@@ -1,6 +1,6 @@
 //! Sentences on syncs that took longer than their engine's makers say they may.
 
-use super::Scene;
+use super::scene::Scene;
 use crate::model::histogram::{Histogram, lower_edge};
 use crate::model::{Role, Stats, Threshold};
 use crate::text::{capitalize, count, duration_in_words, escape_sentence};

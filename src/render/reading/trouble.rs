@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Scene, Sentence};
+use super::scene::{Scene, Sentence};
 use crate::model::durability;
 use crate::model::{Amount, Effect, Errors, FileRow, Lost, Measurement, Op, Server, ServerId, Target, words};
 use crate::render::rows::nameless;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Scene, Sentence};
+use super::scene::{Scene, Sentence};
 use crate::model::durability::syncs_do_nothing;
 use crate::model::{
     Backlog, Durability, FileRow, Measurement, Op, PEAKS_REMEMBERED, Role, ServerId, UnsyncedRole,

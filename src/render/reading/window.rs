@@ -4,11 +4,12 @@
 use std::cmp::Reverse;
 use std::time::{Duration, SystemTime};
 
+use super::scene::Sentence;
 use super::trouble::{
     answered, missed, named_failures, named_writeback, named_writes, not_watched, others_writeback, unique,
     unwatched,
 };
-use super::{Sentence, unsynced};
+use super::unsynced;
 use crate::history::{Busy, Longest, Troubles};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, words};
 use crate::render::Options;

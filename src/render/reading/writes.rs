@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Scene;
+use super::scene::Scene;
 use crate::model::{DeviceRow, FileRow, Role};
 use crate::text::{bytes, percent};
 

@@ -2,7 +2,7 @@
 
 use crate::model::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
 use crate::probe::{FileIdentity, Identity, NeighbourIdentity, Of, record};
-use crate::server::processes::cut_to_tick;
+use crate::server::who::processes::cut_to_tick;
 
 /// The subject of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -26,11 +26,12 @@ use crate::linux::mounts;
 use crate::linux::rooted::strip_root;
 use crate::model::{Engine, FileId, FileInfo, Owner, Role, ServerId};
 use crate::probe::FileEvent;
-use crate::server::owner;
-use crate::server::processes;
-use crate::server::settings::Settings;
+use crate::server::what::settings::Settings;
+use crate::server::who::owner;
+use crate::server::who::processes;
 
 use super::devices::Devices;
+pub(crate) use worker::FileKey;
 use worker::{Answer, Request, confirm};
 pub(super) use worker::{FoundOpen, find_open};
 
@@ -67,7 +68,6 @@ const BURST_OF_STRANGERS: Duration = Duration::from_secs(1);
 
 /// Device names, mount points and filesystems that are kept though no file has them.
 const MAX_TEXTS: usize = 1_024;
-pub(crate) type FileKey = (ServerId, FileId);
 
 struct Named {
     info: Arc<FileInfo>,

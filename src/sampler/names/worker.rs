@@ -5,12 +5,14 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{FileKey, PROC};
 use crate::engine::engines::Engines;
 use crate::files::resolve::{self, Existence, Resolved};
+use crate::linux::PROC;
 use crate::linux::cpu_time::of_this_thread;
 use crate::model::{FileId, ServerId};
-use crate::server::instances::{Instances, members};
+use crate::server::who::instances::{Instances, members};
+
+pub(crate) type FileKey = (ServerId, FileId);
 
 pub struct Request {
     pub key: FileKey,

@@ -4,8 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::Key;
-use crate::model::Backlog;
+use crate::model::{Backlog, FileId, ServerId};
 use crate::probe::UnsyncedFile as Kept;
 
 /// PostgreSQL's new segments are called so until they are filled and synced (XLogFileInitInternal in
@@ -15,6 +14,8 @@ const PREFIX: &[u8] = b"xlogtemp.";
 const SMALLEST: u64 = 1 << 20;
 /// A filling that takes longer is none that ends.
 const LONGEST_NS: u64 = 60_000_000_000;
+
+pub(super) type Key = (ServerId, FileId);
 
 #[derive(Default)]
 pub(super) struct Filled(HashMap<Key, Filling>);

@@ -1,6 +1,6 @@
-//! etcd: what is known of such a server without a connection ([`settings`], [`describe`]), and what it counts
+//! etcd: what is known of such a server without a connection ([`settings`], [`adapter`]), and what it counts
 //! itself ([`status`]).
 
-pub(crate) mod describe;
+pub(crate) mod adapter;
 pub(super) mod settings;
 pub mod status;

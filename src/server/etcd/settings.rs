@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::linux::rooted::Root;
-use crate::server::launch::Launch;
-use crate::server::settings::{Bounds, Settings, normalize};
-use crate::server::settings_files::SettingsFiles;
+use crate::server::what::launch::Launch;
+use crate::server::what::settings::{Bounds, Settings, normalize};
+use crate::server::what::settings_files::SettingsFiles;
 
 /// Settings that fsynctop asks for, and the variables of the environment that stand for them. Others are not
 /// kept, but for those that the rules name.

@@ -1,8 +1,8 @@
 //! MySQL and MariaDB: what is known of such a server without a connection ([`version`], [`settings`],
-//! [`describe`]), and what it counts itself ([`status`]); [`durable_writes`]: which of its files need no
+//! [`adapter`]), and what it counts itself ([`status`]); [`durable_writes`]: which of its files need no
 //! syncs, by both.
 
-pub(super) mod describe;
+pub(super) mod adapter;
 pub mod durable_writes;
 pub(crate) mod option_file;
 pub(super) mod option_reader;

@@ -1,5 +1,5 @@
 //! Reads option files and those that they include, within the bounds of
-//! [`settings_files`](crate::server::settings_files).
+//! [`settings_files`](crate::server::what::settings_files).
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::option_file::{self, Line};
 use crate::linux::rooted::Root;
-use crate::server::settings_files::{Check, SettingsFiles};
+use crate::server::what::settings_files::{Check, SettingsFiles};
 
 /// As in the servers' own reader.
 const INCLUDE_DEPTH: u32 = 10;
@@ -94,7 +94,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
-    use crate::server::settings_files::{MAX_BYTES, MAX_FILES};
+    use crate::server::what::settings_files::{MAX_BYTES, MAX_FILES};
 
     struct Found {
         names: Vec<String>,

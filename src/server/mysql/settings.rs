@@ -9,11 +9,12 @@ use rustix::fs::OFlags;
 
 use super::option_file;
 use super::option_reader::Reader;
-use super::version::{Flavour, Version};
+use super::version::MARIADB;
 use crate::linux::rooted::Root;
-use crate::server::launch::Launch;
-use crate::server::settings::{Bounds, Settings, normalize};
-use crate::server::settings_files::Check;
+use crate::server::what::launch::Launch;
+use crate::server::what::product::Version;
+use crate::server::what::settings::{Bounds, Settings, normalize};
+use crate::server::what::settings_files::Check;
 
 /// Maximum size of mysqld-auto.cnf, which has some hundred bytes for each variable.
 const PERSISTED_LIMIT: u64 = 256 << 10;
@@ -81,8 +82,6 @@ fn is_asked_for(name: &str) -> bool {
 /// The variables of a server's environment that decide which option files it reads.
 const ENVIRONMENT: &[&str] = &["HOME", "MARIADB_HOME", "MYSQL_GROUP_SUFFIX", "MYSQL_HOME", "PWD"];
 
-/// Of a running server. Empty if nothing of it can be read. Reads files of the server's root, so it can
-/// block where their filesystem does: not for a hot path.
 /// Of a running server. Empty if nothing of it can be read. Reads files of the server's root, so it can block
 /// where their filesystem does: not for a hot path.
 pub fn of_server(proc_root: &Path, pid: u32, version: Option<&Version>, bounds: &Bounds<'_>) -> Settings {
@@ -183,7 +182,7 @@ fn option_files(version: Option<&Version>, arguments: &Arguments, process: &Laun
     }
     let mut files: Vec<PathBuf> =
         ["/etc/my.cnf", "/etc/mysql/my.cnf", "/usr/etc/my.cnf"].map(PathBuf::from).to_vec();
-    let mariadb = version.is_none_or(|version| version.flavour == Flavour::MariaDb);
+    let mariadb = version.is_none_or(|version| version.product == MARIADB);
     let home = mariadb.then(|| process.variable("MARIADB_HOME")).flatten();
     files.extend(home.or_else(|| process.variable("MYSQL_HOME")).map(|home| home.join("my.cnf")));
     files.extend(argument(arguments, "defaults-extra-file").map(path));
@@ -197,7 +196,7 @@ fn groups(version: Option<&Version>, arguments: &Arguments, process: &Launch) ->
     if let Some(version) = version {
         names.push(format!("mysqld-{}", version.series()));
     }
-    if version.is_none_or(|version| version.flavour == Flavour::MariaDb) {
+    if version.is_none_or(|version| version.product == MARIADB) {
         names.extend(["mariadb", "mariadbd", "galera"].map(String::from));
         if let Some(version) = version {
             names.extend(["mariadb", "mariadbd"].map(|group| format!("{group}-{}", version.series())));

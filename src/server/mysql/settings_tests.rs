@@ -1,6 +1,7 @@
 //! Settings out of fixture directories that stand for a server's root.
 
 use super::*;
+use crate::server::mysql::version;
 use std::os::unix::fs::symlink;
 
 struct Fixture(tempfile::TempDir);
@@ -29,11 +30,11 @@ impl Fixture {
 }
 
 fn mysql() -> Version {
-    Version { flavour: Flavour::MySql, number: "9.7.4".into() }
+    Version { product: version::MYSQL, number: "9.7.4".into() }
 }
 
 fn mariadb() -> Version {
-    Version { flavour: Flavour::MariaDb, number: "10.11.14".into() }
+    Version { product: version::MARIADB, number: "10.11.14".into() }
 }
 
 const LAYERED: &[(&str, &str)] = &[

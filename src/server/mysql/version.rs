@@ -4,35 +4,10 @@ use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
-    MySql,
-    MariaDb,
-}
+use crate::server::what::product::{Version, VersionFinder};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
-    pub flavour: Flavour,
-    /// "9.7.4", "8.0.36-28".
-    pub number: String,
-}
-
-impl Version {
-    /// "9.7" of "9.7.4", as in the names of option groups.
-    pub fn series(&self) -> &str {
-        self.number.match_indices('.').nth(1).map_or(&self.number, |(at, _)| &self.number[..at])
-    }
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = match self.flavour {
-            Flavour::MySql => "MySQL",
-            Flavour::MariaDb => "MariaDB",
-        };
-        write!(f, "{name} {}", self.number)
-    }
-}
+pub(in crate::server) const MYSQL: &str = "MySQL";
+pub(in crate::server) const MARIADB: &str = "MariaDB";
 
 /// A server's option groups name its series ("mysqld-9.7"), and the redo log's creator its version ("MySQL
 /// 9.7.4", from 5.7 on). The two together tell the server's own version from other versions that it mentions.
@@ -59,16 +34,22 @@ pub(in crate::server) struct Finder {
 }
 
 impl Finder {
-    /// Returns the version once it is certain.
-    pub fn look_at(&mut self, text: &[u8]) -> Option<Version> {
+    fn best<'a>(&self, candidates: &'a [Version]) -> Option<&'a Version> {
+        let series = self.series.as_deref()?;
+        candidates.iter().find(|version| version.series() == series)
+    }
+}
+
+impl VersionFinder for Finder {
+    fn look_at(&mut self, text: &[u8]) -> Option<Version> {
         let string = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         for found in TEXT.captures_iter(text) {
             let number = string(&found["number"]);
             match found.name("creator") {
                 Some(creator) => {
                     let mysql = creator.as_bytes() == b"MySQL ";
-                    let flavour = if mysql { Flavour::MySql } else { Flavour::MariaDb };
-                    push(&mut self.creators, Version { flavour, number });
+                    let product = if mysql { MYSQL } else { MARIADB };
+                    push(&mut self.creators, Version { product, number });
                 }
                 None => {
                     self.series.get_or_insert(number);
@@ -77,20 +58,15 @@ impl Finder {
         }
         for found in PLAIN.captures_iter(text) {
             let mariadb = found.name("mariadb").is_some();
-            let flavour = if mariadb { Flavour::MariaDb } else { Flavour::MySql };
-            push(&mut self.plain, Version { flavour, number: string(&found["number"]) });
+            let product = if mariadb { MARIADB } else { MYSQL };
+            push(&mut self.plain, Version { product, number: string(&found["number"]) });
         }
         self.best(&self.creators).cloned()
     }
 
-    fn best<'a>(&self, candidates: &'a [Version]) -> Option<&'a Version> {
-        let series = self.series.as_deref()?;
-        candidates.iter().find(|version| version.series() == series)
-    }
-
-    pub fn second_best(self) -> Option<Version> {
+    fn second_best(&self) -> Option<Version> {
         let mariadb: Vec<_> =
-            self.plain.iter().filter(|version| version.flavour == Flavour::MariaDb).cloned().collect();
+            self.plain.iter().filter(|version| version.product == MARIADB).cloned().collect();
         self.best(&mariadb).or_else(|| self.best(&self.plain)).cloned()
     }
 }
@@ -130,13 +106,5 @@ mod tests {
     fn what_is_no_server_has_no_version() {
         assert_eq!(found(b"\0MySQL 9.7.4\0"), None, "a client or a backup tool mentions versions, too");
         assert_eq!(found(b"mysqld-9.7\0"), None);
-    }
-
-    #[test]
-    fn the_series_is_what_stands_before_the_second_dot() {
-        let series =
-            |number: &str| Version { flavour: Flavour::MySql, number: number.into() }.series().to_owned();
-        assert_eq!(series("10.11.14"), "10.11");
-        assert_eq!(series("9.7"), "9.7");
     }
 }

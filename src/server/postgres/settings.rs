@@ -9,9 +9,9 @@ use rustix::fs::OFlags;
 
 use super::configuration::{self, Line};
 use crate::linux::rooted::Root;
-use crate::server::launch::Launch;
-use crate::server::settings::{Bounds, Settings, normalize};
-use crate::server::settings_files::SettingsFiles;
+use crate::server::what::launch::Launch;
+use crate::server::what::settings::{Bounds, Settings, normalize};
+use crate::server::what::settings_files::SettingsFiles;
 
 /// CONF_FILE_MAX_DEPTH in guc.h: the files that a server is told of are at depth 0.
 const INCLUDE_DEPTH: u32 = 10;

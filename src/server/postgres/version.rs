@@ -7,19 +7,10 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 
 use crate::linux::rooted::Root;
+use crate::server::what::product::{Version, VersionFinder};
 
 /// What it is called.
 pub(in crate::server) const PRODUCT: &str = "PostgreSQL";
-
-/// "15.14", "18beta1".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(pub String);
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{PRODUCT} {}", self.0)
-    }
-}
 
 /// PG_VERSION_STR, which `SELECT version()` answers. Distributions put theirs between the number and "on".
 static TEXT: LazyLock<Regex> = LazyLock::new(|| {
@@ -38,17 +29,20 @@ pub(in crate::server) struct Finder {
     locks: bool,
 }
 
-impl Finder {
-    /// Returns the version once it is certain.
-    pub fn look_at(&mut self, text: &[u8]) -> Option<Version> {
+impl VersionFinder for Finder {
+    fn look_at(&mut self, text: &[u8]) -> Option<Version> {
         if self.number.is_none()
             && let Some(found) = TEXT.captures(text)
         {
             self.number = Some(String::from_utf8_lossy(&found["number"]).into_owned());
         }
         self.locks = self.locks || LOCK_FILE.is_match(text);
-        self.number.clone().filter(|_| self.locks).map(Version)
+        self.number.clone().filter(|_| self.locks).map(version)
     }
+}
+
+fn version(number: String) -> Version {
+    Version { product: PRODUCT, number }
 }
 
 /// Bytes of PG_VERSION, which holds "15" or "9.6".
@@ -61,7 +55,7 @@ pub(in crate::server) fn of_directory(root: &Root, directory: &Path) -> Option<V
     let is_number = !number.is_empty()
         && number.len() <= 8
         && number.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
-    is_number.then(|| Version(number.to_owned()))
+    is_number.then(|| version(number.to_owned()))
 }
 
 #[cfg(test)]
@@ -98,7 +92,7 @@ mod tests {
             [("15\n", Some("15")), ("9.6\n", Some("9.6")), ("\x1b[2J", None), ("", None), ("1.", None)]
         {
             std::fs::write(directory.path().join("PG_VERSION"), contents).unwrap();
-            assert_eq!(of_directory(&root, Path::new("/")).map(|found| found.0).as_deref(), version);
+            assert_eq!(of_directory(&root, Path::new("/")).map(|found| found.number).as_deref(), version);
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
+use crate::server::asking::Counted;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
-use crate::server::status::Counted;
+use crate::server::mysql::status::reading::Reading;
 use crate::text::capitalize;
+use crate::verify::edge::Counts;
 use crate::verify::row::{Bounds, Kind, Row, Verification};
 
 /// How far MariaDB's count of commit groups may lag behind under load: a group is counted once it has
@@ -25,8 +27,38 @@ struct Line<'a> {
     lag: u64,
 }
 
+impl Counts for Reading {
+    fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
+        compare(server, first, last)
+    }
+
+    fn with_settings_of(self, other: &Reading) -> Reading {
+        self.with_variables_of(other)
+    }
+
+    /// By how much the counters of what is compared grew from one reading to the next.
+    fn moved(from: &Reading, to: &Reading) -> u64 {
+        let writes = DurableWrites::by_settings(to).redo.map(|_| "innodb_log_writes");
+        let numbers: u64 =
+            ["innodb_data_fsyncs", "binlog_group_commits", "binlog_cache_use", "aria_transaction_log_syncs"]
+                .into_iter()
+                .chain(writes)
+                .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
+                .sum();
+        let sum =
+            |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
+        let written =
+            |reading: &Reading| reading.written.iter().flat_map(|kinds| kinds.values()).sum::<u64>();
+        numbers + sum(to).abs_diff(sum(from)) + written(to).abs_diff(written(from))
+    }
+
+    fn pending_syncs(&self) -> u64 {
+        Reading::pending_syncs(self)
+    }
+}
+
 /// Compares one server's syncs between two edges.
-pub fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
+fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
     let id = server.id;
     let measurement = Measurement::between(&first.snapshot, &last.snapshot);
     // The server counts a durable write as a write.

@@ -2,8 +2,8 @@
 
 use super::Edge;
 use crate::model::{Measurement, Op, Role, ServerId};
+use crate::server::asking::Counted;
 use crate::server::mysql::status::counters::Between;
-use crate::server::status::Counted;
 use crate::verify::row::{Kind, Range, Row, Verdict};
 
 struct Line {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fsynctop::model::{Server, ServerId};
-use fsynctop::server::settings::Settings;
+use fsynctop::server::what::settings::Settings;
 use fsynctop::sync_cost::Place;
 use serde_json::Value;
 

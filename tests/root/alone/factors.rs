@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fsynctop::cli::connection::ConnectionArgs;
-use fsynctop::cli::one_server::{self, OneServer};
+use fsynctop::cli::one_server;
 use fsynctop::cli::options::TargetArgs;
 use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
@@ -19,7 +19,8 @@ use fsynctop::explain::waits::Account;
 use fsynctop::model::{Measurement, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::server::status::choose::Chosen;
+use fsynctop::server::asking::choose::Chosen;
+use fsynctop::server::mysql::status::client::Client;
 
 use crate::common::Running;
 use crate::common::exact::on_each;
@@ -31,11 +32,9 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     let targets = TargetArgs { pid: vec![database.pid], ..TargetArgs::default() };
     let connection = ConnectionArgs::default();
     let known = one_server::are_factors_known;
-    let OneServer::MySql(Chosen { server, status }) =
-        one_server::of_any_engine(&targets, &connection, &Arc::new(Rules::builtin()), &[known]).unwrap()
-    else {
-        panic!("it is another engine's")
-    };
+    let rules = Arc::new(Rules::builtin());
+    let found = one_server::of_any_engine(&targets, &connection, &rules, &[known]).unwrap();
+    let Chosen { server, status } = found.choose::<Client>().unwrap();
     let config = rows::of_pid(database.pid);
     let ops = config.ops.iter().copied().chain([Op::DsyncWrite]).collect();
     let config = ProbeConfig { watch_waits: true, ops, ..config };

@@ -17,8 +17,8 @@ use fsynctop::live::{Live, Options, Published, State};
 use fsynctop::model::Snapshot;
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{AttachError, Sampler};
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::selection::Selection;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection::Selection;
 use serde_json::Value;
 
 #[derive(Debug, thiserror::Error)]

@@ -17,8 +17,8 @@ use fsynctop::live::{Live, Options};
 use fsynctop::model::{Op, ServerId, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::{Retention, Sampler};
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::selection::Selection;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection::Selection;
 
 const PROCESSES: u64 = 2_500;
 /// As many of those that ended are told apart at most.

@@ -17,8 +17,8 @@ use fsynctop::live::{Live, Options, State};
 use fsynctop::model::{Op, Snapshot};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::selection::Selection;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection::Selection;
 use serde_json::Value;
 
 /// More than the tool can read every hundredth of a second within the limits below, also where other work

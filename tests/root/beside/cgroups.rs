@@ -9,8 +9,8 @@ use crate::common::measured::{Measured, number, text};
 use crate::common::{Running, built, needs, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::linux::mountinfo;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection;
 
 /// A hierarchy of version 1, which any kernel has beside that of version 2, if it was built with either: of
 /// no controller, and of a name.
@@ -86,7 +86,7 @@ fn processes_of_a_control_group_are_found_with_those_below_it() {
     assert_eq!(shown, format!("/{name}/below"));
     for path in [groups.0.clone(), PathBuf::from(&name), PathBuf::from(shown)] {
         let filter = TargetFilter::cgroup(Path::new("/proc"), &path).unwrap();
-        let found = processes::list(Path::new("/proc"), &Engines::builtin(), &filter);
+        let found = selection::list(Path::new("/proc"), &Engines::builtin(), &filter);
         assert_eq!(found.iter().map(|group| group.pid).collect::<Vec<_>>(), [pid], "{path:?}");
     }
     assert!(TargetFilter::cgroup(Path::new("/proc"), Path::new("no/such/group")).is_err());

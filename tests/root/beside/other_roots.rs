@@ -9,8 +9,8 @@ use crate::common::{Running, id_of, needs, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::files::resolve::{self, Existence, Resolved};
 use fsynctop::model::FileId;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::processes;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection;
 
 const PROC: &str = "/proc";
 
@@ -27,7 +27,7 @@ fn start(unshare: &[&str], script: &str, directory: &Path) -> Sleeper {
     let running = Running(command.unwrap());
     let mut pid = 0;
     wait_until("the process to sleep with its file open", || {
-        let tree = processes::list(Path::new(PROC), &Engines::builtin(), &TargetFilter::Tree(running.0.id()));
+        let tree = selection::list(Path::new(PROC), &Engines::builtin(), &TargetFilter::Tree(running.0.id()));
         let sleeper = tree.iter().find(|group| group.comm == "sleep");
         pid = sleeper.map_or(0, |group| group.pid);
         pid != 0

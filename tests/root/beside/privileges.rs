@@ -19,8 +19,8 @@ use fsynctop::live::{Live, Options};
 use fsynctop::model::{FileRow, Snapshot, Target};
 use fsynctop::probe::{Capacity, Probe, ProbeConfig};
 use fsynctop::sampler::Sampler;
-use fsynctop::server::filter::TargetFilter;
-use fsynctop::server::selection::Selection;
+use fsynctop::server::who::filter::TargetFilter;
+use fsynctop::server::who::selection::Selection;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 const SOMEBODY: u32 = 65_533;

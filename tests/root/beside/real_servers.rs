@@ -13,9 +13,9 @@ use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
 use fsynctop::linux::open_files;
 use fsynctop::model::{Role, Server};
-use fsynctop::server::describe::describe;
-use fsynctop::server::processes;
-use fsynctop::server::settings::Settings;
+use fsynctop::server::what::describe::describe;
+use fsynctop::server::what::settings::Settings;
+use fsynctop::server::who::processes;
 
 const PROC: &str = "/proc";
 const DSYNC_NOTE: &str = "The redo log is written through O_DSYNC descriptors";

@@ -9,13 +9,14 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use fsynctop::engine::rules::Rules;
+use fsynctop::server::asking::Scope;
+use fsynctop::server::asking::find::Target;
+use fsynctop::server::asking::options::{ConnectOptions, Place, Tls};
+use fsynctop::server::asking::secret::Secret;
 use fsynctop::server::mysql::status::Connection;
 use fsynctop::server::mysql::status::counters::Between;
-use fsynctop::server::status::Scope;
-use fsynctop::server::status::find::Target;
-use fsynctop::server::status::options::{ConnectOptions, Place, Tls};
-use fsynctop::server::status::secret::Secret;
-use fsynctop::server::{describe, processes};
+use fsynctop::server::what::describe;
+use fsynctop::server::who::processes;
 use serde_json::Value;
 
 use crate::common::disk::run;
@@ -107,7 +108,8 @@ fn an_account_without_rights_sees_all_but_what_needs_one() {
 fn counted(database: &Database) -> ((u64, &'static str, bool), Option<u64>) {
     let id = processes::find(Path::new("/proc"), database.pid).unwrap().id();
     let server = describe::describe(Path::new("/proc"), id, &Rules::builtin()).0;
-    let mut connection = Connection::open(&Target::of(ConnectOptions::default(), &server).unwrap()).unwrap();
+    let mut connection =
+        Connection::open(&Target::of(ConnectOptions::default(), &server, 3306).unwrap()).unwrap();
     let from = connection.read(Scope::Everything).unwrap();
     database.insert(16, 100);
     let to = connection.read(Scope::Everything).unwrap();

@@ -7,7 +7,7 @@ use fsynctop::engine::engines::Engines;
 use fsynctop::host;
 use fsynctop::model::{AttachMode, Op};
 use fsynctop::probe::{AttachedProgram, Capacity, CommPattern, InstancePattern, Probe, ProbeConfig, Targets};
-use fsynctop::server::filter::TargetFilter;
+use fsynctop::server::who::filter::TargetFilter;
 
 use crate::floor::{Does, Floor};
 use crate::progress;

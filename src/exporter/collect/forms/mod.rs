@@ -2,13 +2,13 @@
 //! histograms.
 
 pub(super) mod metrics_proto;
+mod names;
 mod native;
 mod openmetrics;
 mod protobuf;
 mod text;
 
 use super::buckets::Buckets;
-use super::families::{Family, Kind};
 use super::samples::Samples;
 use crate::exporter::source::Form;
 
@@ -20,22 +20,4 @@ pub fn write(form: Form, families: &[Samples], buckets: &Buckets) -> Result<Vec<
         Form::OpenMetrics => Ok(openmetrics::write(families, buckets).into_bytes()),
         Form::Protobuf => Ok(protobuf::write(families, buckets)),
     }
-}
-
-/// A name without the suffix that OpenMetrics gives to a counter's sample and not to its family.
-fn base_name(family: &Family) -> &'static str {
-    match family.kind {
-        Kind::Counter => family.name.strip_suffix("_total").unwrap_or(family.name),
-        Kind::Gauge | Kind::Histogram => family.name,
-    }
-}
-
-/// The unit where it is a base unit and part of the name, as both OpenMetrics and Prometheus demand.
-fn unit(family: &Family) -> Option<&'static str> {
-    let is_named = |unit: &&str| base_name(family).strip_suffix(unit).is_some_and(|name| name.ends_with('_'));
-    ["seconds", "bytes"].into_iter().find(is_named)
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }

@@ -10,7 +10,7 @@ use std::fmt::{Display, Write};
 use super::super::buckets::Buckets;
 use super::super::families::Family;
 use super::super::samples::{Sample, Samples, Value};
-use super::{base_name, seconds, unit};
+use super::names::{base_name, seconds, unit};
 
 pub fn write<'a>(families: impl Iterator<Item = &'a Samples>, buckets: &Buckets) -> String {
     let mut out = String::new();

@@ -7,7 +7,8 @@ use super::super::buckets::Buckets;
 use super::super::families::{Family, Kind};
 use super::super::samples::{Sample, Samples, Value};
 use super::metrics_proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType, Number};
-use super::{native, seconds, unit};
+use super::names::{seconds, unit};
+use super::native;
 use crate::model::histogram::Histogram as Counts;
 
 pub fn write<'a>(families: impl Iterator<Item = &'a Samples>, buckets: &Buckets) -> Vec<u8> {

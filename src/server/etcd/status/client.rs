@@ -7,12 +7,14 @@ use std::time::Instant;
 use super::http::{self, HttpError};
 use super::reading::Reading;
 use crate::model::Server;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::identity::Origin;
-use crate::server::status::options::{ConnectOptions, Place};
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::identity::Origin;
+use crate::server::asking::options::{ConnectOptions, Place};
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
+use crate::server::etcd::adapter::{DEFAULT_PORT, Etcd};
+use crate::server::what::adapter::Adapter;
 
 /// Byte limit until the connection is made, the server's certificates included.
 const CONNECT_BYTES: u64 = 256 << 10;
@@ -41,7 +43,9 @@ impl From<HttpError> for PageError {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::etcd::describe::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &Etcd;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = None;
 
     fn places(options: ConnectOptions, server: &Server) -> Result<Vec<Target>, StatusError> {
         Target::where_it_listens(&options, server)

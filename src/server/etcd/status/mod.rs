@@ -6,4 +6,4 @@ mod http;
 mod metrics;
 pub mod reading;
 
-pub type Connection = crate::server::status::connection::Connection<client::Client>;
+pub type Connection = crate::server::asking::connection::Connection<client::Client>;

@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use super::metrics::Sample;
 use crate::model::Server;
-use crate::server::status::identity::{Origin, started};
-use crate::server::status::{Counted, StatusError};
+use crate::server::asking::identity::{Origin, started};
+use crate::server::asking::{Counted, StatusError};
 
 /// Syncs of the write-ahead log, and of its directory once a file of it is begun (server/storage/wal/wal.go).
 pub(crate) const WAL: &str = "etcd_disk_wal_fsync_duration_seconds_count";
@@ -138,7 +138,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::server::processes;
+    use crate::server::who::processes;
 
     fn page(lines: &str, origin: Origin) -> Result<Reading, String> {
         let mut reading = Reading::empty(origin);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::reading::Reading;
-use crate::server::status::Counted;
+use crate::server::asking::Counted;
 
 /// Threads of the server's own that commit: events, statistics, what purges.
 const OWN_THREADS: u64 = 8;

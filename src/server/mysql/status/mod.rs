@@ -10,6 +10,6 @@ pub mod options;
 pub mod reading;
 pub(crate) mod sessions;
 
-pub type Connection = crate::server::status::connection::Connection<client::Client>;
-pub type Status = crate::server::status::choose::Status<client::Client>;
-pub type Chosen = crate::server::status::choose::Chosen<client::Client>;
+pub type Connection = crate::server::asking::connection::Connection<client::Client>;
+pub type Status = crate::server::asking::choose::Status<client::Client>;
+pub type Chosen = crate::server::asking::choose::Chosen<client::Client>;

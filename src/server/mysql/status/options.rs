@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::linux::rooted::Root;
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::secret::Secret;
+use crate::server::asking::{StatusError, trusted_file};
 use crate::server::mysql::settings;
-use crate::server::settings::Settings;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::secret::Secret;
-use crate::server::status::{StatusError, trusted_file};
+use crate::server::what::settings::Settings;
 
 /// The groups of an option file that are read.
 const GROUPS: [&str; 5] = ["client", "client-server", "client-mariadb", "mysql", "fsynctop"];
@@ -70,7 +70,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::server::status::options::Place;
+    use crate::server::asking::options::Place;
 
     #[test]
     fn an_option_file_is_read_as_clients_do() {

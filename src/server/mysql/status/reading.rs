@@ -11,8 +11,8 @@ use super::engine_status::EngineStatus;
 use super::gtid;
 use super::sessions::{self, Sessions};
 use crate::model::Server;
-use crate::server::status::identity::same_directory;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::identity::same_directory;
+use crate::server::asking::{Scope, StatusError};
 
 /// The number of sync calls that performance_schema has for each binary log that is open.
 pub(crate) type BinlogFiles = BTreeMap<String, u64>;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::reading::Reading;
-use crate::server::status::Counted;
+use crate::server::asking::Counted;
 
 /// Processes of the server's own that commit: workers of autovacuum and of subscriptions.
 const OWN_PROCESSES: u64 = 8;

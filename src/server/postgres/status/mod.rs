@@ -8,4 +8,4 @@ pub mod reading;
 mod role;
 pub mod service_file;
 
-pub type Connection = crate::server::status::connection::Connection<client::Client>;
+pub type Connection = crate::server::asking::connection::Connection<client::Client>;

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use super::client::{Error, Rows};
 use crate::model::Server;
-use crate::server::status::identity::same_directory;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::identity::same_directory;
+use crate::server::asking::{Scope, StatusError};
 
 /// A process hands in what it has counted at the end of a transaction, but once a second at most; what is
 /// left over then, ten seconds later (PGSTAT_IDLE_INTERVAL in pgstat.c, from PostgreSQL 15 on). One more for

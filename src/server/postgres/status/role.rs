@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::linux::passwd;
 use crate::linux::rooted::Root;
-use crate::server::processes;
+use crate::server::who::processes;
 
 /// Bytes of /etc/passwd: a thousand users.
 const LIMIT: u64 = 64 << 10;

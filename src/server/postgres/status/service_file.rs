@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 
 use crate::linux::rooted::Root;
-use crate::server::postgres::describe::DEFAULT_PORT;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::secret::Secret;
-use crate::server::status::{StatusError, trusted_file};
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::secret::Secret;
+use crate::server::asking::{StatusError, trusted_file};
+use crate::server::postgres::adapter::DEFAULT_PORT;
 
 const GROUP: &str = "fsynctop";
 /// A service has some ten lines.
@@ -95,7 +95,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::server::status::options::Place;
+    use crate::server::asking::options::Place;
 
     const TEXT: &str = "# services\n[other]\nhost=elsewhere\nunknown=1\n[fsynctop]\nhost=/run/postgresql\nport=5433\n\
                         user=monitor\ndbname=db\npassword=p=1 \nsslmode=verify-ca\n";

@@ -7,12 +7,14 @@ use std::time::{Instant, SystemTime};
 use super::reading::{Reading, SETTINGS};
 use super::resp::{self, Reply, RespError};
 use crate::model::Server;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::identity::Origin;
-use crate::server::status::options::ConnectOptions;
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::identity::Origin;
+use crate::server::asking::options::ConnectOptions;
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
+use crate::server::redis::adapter::{DEFAULT_PORT, Redis};
+use crate::server::what::adapter::Adapter;
 
 /// Byte limit until we are let in, the server's certificates included.
 const CONNECT_BYTES: u64 = 256 << 10;
@@ -34,11 +36,13 @@ pub struct Client {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::redis::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &Redis;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("REDISCLI_AUTH");
 
     /// Its socket, which is a matter of configuration, then its ports.
     fn places(options: ConnectOptions, server: &Server) -> Result<Vec<Target>, StatusError> {
-        let socket = server.socket.as_ref().map(|_| Target::of(options.clone(), server));
+        let socket = server.socket.as_ref().map(|_| Target::of(options.clone(), server, DEFAULT_PORT));
         match (socket, Target::where_it_listens(&options, server)) {
             (Some(Ok(socket)), ports) => {
                 Ok(std::iter::once(socket).chain(ports.unwrap_or_default()).collect())
@@ -105,7 +109,7 @@ impl connection::Client for Client {
 const NOT_REDIS: &str = "its answers are not Redis'";
 
 impl Client {
-    /// The rules of [`protection`](crate::server::status::protection) hold for where the password goes. An
+    /// The rules of [`protection`](crate::server::asking::protection) hold for where the password goes. An
     /// account may have none; then any is right.
     fn log_in(&mut self, target: &Target) -> Result<(), Failure> {
         let options = &target.options;

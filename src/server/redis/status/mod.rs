@@ -5,4 +5,4 @@ pub mod client;
 pub mod reading;
 mod resp;
 
-pub type Connection = crate::server::status::connection::Connection<client::Client>;
+pub type Connection = crate::server::asking::connection::Connection<client::Client>;

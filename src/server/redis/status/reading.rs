@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::model::Server;
-use crate::server::processes;
-use crate::server::status::identity::{Origin, started};
-use crate::server::status::{Counted, StatusError};
+use crate::server::asking::identity::{Origin, started};
+use crate::server::asking::{Counted, StatusError};
+use crate::server::who::processes;
 
 /// Files that were begun to be saved (stat_rdb_saves in src/rdb.c; from 7.0 on).
 pub(crate) const SAVES: &str = "rdb_saves";

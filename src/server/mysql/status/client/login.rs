@@ -8,9 +8,9 @@ use mysql_common::proto::MySerialize;
 use mysql_common::scramble::{scramble_native, scramble_sha256};
 
 use super::greeting::Greeting;
-use super::{Error, Packets};
+use super::packets::{Error, Packets};
+use crate::server::asking::options::{ConnectOptions, Tls};
 use crate::server::mysql::status::options::user_name;
-use crate::server::status::options::{ConnectOptions, Tls};
 
 /// A server of several plugins may ask for one after another.
 const ROUNDS: usize = 8;

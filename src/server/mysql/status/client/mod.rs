@@ -5,127 +5,29 @@
 
 mod greeting;
 mod login;
+mod packets;
 mod rows;
 
-use std::io;
 use std::time::Instant;
-
-use mysql_common::proto::codec::PacketCodec;
-use mysql_common::proto::codec::error::PacketCodecError;
-use mysql_common::proto::sync_framed::MySyncFramed;
 
 use super::reading::Reading;
 use crate::model::Server;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
+use crate::server::mysql::adapter::{DEFAULT_PORT, MySql};
+use crate::server::what::adapter::Adapter;
 use greeting::Greeting;
+use packets::Packets;
+
+pub use packets::{Error, Rows};
 
 /// Byte limit until we are logged in, the server's certificates included.
 pub(crate) const LOGIN_BYTES: u64 = 256 << 10;
 /// What one question is answered with: the longest is a set of transaction identifiers.
 const ANSWER_BYTES: u64 = 8 << 20;
-/// The challenge of a plugin is the longest packet of a login.
-const LOGIN_PACKET: usize = 16 << 10;
-/// Servers end messages there (MYSQL_ERRMSG_SIZE).
-const MESSAGE_BYTES: usize = 512;
-
-/// The text of every column of every row.
-pub type Rows = Vec<Vec<String>>;
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The server's own.
-    #[error("ERROR {code} ({state}): {message}")]
-    Server { code: u16, state: String, message: String },
-    #[error("the time was up")]
-    Late,
-    /// The connection is of no more use.
-    #[error("{0}")]
-    Broken(String),
-}
-
-impl Error {
-    fn broken(text: impl Into<String>) -> Error {
-        Error::Broken(text.into())
-    }
-
-    /// Of an error packet, whose first byte is 0xff.
-    fn of_server(packet: &[u8]) -> Error {
-        let [_, low, high, rest @ ..] = packet else {
-            return Error::broken("the server sent an error without a number");
-        };
-        // Before the client has said what it can, errors have no SQL state.
-        let (state, message) = match rest {
-            [b'#', rest @ ..] if rest.len() >= 5 => rest.split_at(5),
-            other => (&b"HY000"[..], other),
-        };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let message = text(&message[..message.len().min(MESSAGE_BYTES)]);
-        Error::Server { code: u16::from_le_bytes([*low, *high]), state: text(state), message }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Error::Late,
-            _ => Error::Broken(error.to_string()),
-        }
-    }
-}
-
-/// Packets over a transport.
-struct Packets(MySyncFramed<Transport>);
-
-impl Packets {
-    fn over(transport: Transport) -> Packets {
-        let mut codec = PacketCodec::default();
-        codec.max_allowed_packet = LOGIN_PACKET;
-        Packets(MySyncFramed::construct(Default::default(), Default::default(), codec, transport))
-    }
-
-    /// The next packet, which has a first byte.
-    fn next(&mut self) -> Result<Vec<u8>, Error> {
-        let mut packet = Vec::new();
-        match self.0.next_packet(&mut packet) {
-            Ok(true) if packet.is_empty() => Err(Error::broken("the server sent an empty packet")),
-            Ok(true) => Ok(packet),
-            Ok(false) => Err(Error::broken("the server closed the connection")),
-            Err(error) => Err(self.explain(error)),
-        }
-    }
-
-    fn send(&mut self, mut body: &[u8]) -> Result<(), Error> {
-        self.0.send(&mut body).map_err(|error| self.explain(error))
-    }
-
-    fn explain(&self, error: PacketCodecError) -> Error {
-        match error {
-            PacketCodecError::Io(error) => error.into(),
-            PacketCodecError::PacketTooLarge => {
-                let limit = self.0.codec().max_allowed_packet;
-                Error::Broken(format!(
-                    "the server sent a packet of more than {limit} bytes where none is as long"
-                ))
-            }
-            other => Error::Broken(format!("this is no server of MySQL's protocol: {other}")),
-        }
-    }
-
-    /// Encrypts all that follows.
-    fn encrypt(self, host: &str, verify: bool, options: &ConnectOptions) -> Result<Packets, Error> {
-        let (early, out, codec, transport) = self.0.destruct();
-        // Bytes that came before the encryption would be taken for some that came through it.
-        if !early.is_empty() {
-            return Err(Error::broken("the server sent more than its greeting before the encryption began"));
-        }
-        let transport = transport.encrypt(host, verify, options)?;
-        Ok(Packets(MySyncFramed::construct(early, out, codec, transport)))
-    }
-}
 
 /// A connection that the server has let us in through.
 pub struct Client(Packets);
@@ -160,7 +62,9 @@ const NO_CONNECTION_LEFT: u16 = 1040;
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::mysql::describe::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &MySql;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("MYSQL_PWD");
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |transport, host: &str, tls| {

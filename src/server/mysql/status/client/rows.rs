@@ -6,7 +6,7 @@ use std::time::Instant;
 use mysql_common::constants::Command;
 use mysql_common::io::ParseBuf;
 
-use super::{Error, Packets, Rows};
+use super::packets::{Error, Packets, Rows};
 
 /// The widest that is asked for has three.
 const COLUMNS: u64 = 16;

@@ -10,11 +10,10 @@ use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, Scr
 use postgres_protocol::message::backend::Message;
 use postgres_protocol::message::frontend;
 
-use super::Error;
-use super::messages::Messages;
+use super::messages::{Error, Messages};
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::transport::Transport;
 use crate::server::postgres::status::role;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::transport::Transport;
 
 /// Messages of a login: a server says some fifteen of its settings when it lets somebody in.
 const ROUNDS: usize = 128;

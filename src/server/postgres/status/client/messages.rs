@@ -1,19 +1,67 @@
-//! Messages over a transport. A length that the server says is compared with a limit before there is memory
-//! for it.
+//! Messages over a transport, and why there are none. A length that the server says is compared with a limit
+//! before there is memory for it.
 
 use std::io::{self, BufReader, Read, Write};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use postgres_protocol::message::backend::Message;
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{ErrorFields, Message};
 
-use super::Error;
-use crate::server::status::transport::Transport;
+use crate::server::asking::transport::Transport;
 
 /// A type and a length, which counts itself.
 const HEADER: usize = 5;
 /// The longest of a login are the methods and challenges of SASL.
 const LOGIN_MESSAGE: u64 = 16 << 10;
+
+/// Servers end messages nowhere; a person reads no more.
+const MESSAGE_BYTES: usize = 512;
+
+/// The text of every column of every row; NULL is nothing.
+pub type Rows = Vec<Vec<String>>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server's own, with its SQLSTATE.
+    #[error("ERROR {code}: {message}")]
+    Server { code: String, message: String },
+    #[error("the time was up")]
+    Late,
+    /// The connection is of no more use.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Error {
+    pub(super) fn broken(text: impl Into<String>) -> Error {
+        Error::Broken(text.into())
+    }
+
+    pub(super) fn of_server(mut fields: ErrorFields<'_>) -> Error {
+        let (mut code, mut message) = (String::new(), String::new());
+        let text =
+            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES)]).into_owned();
+        // What follows a field that is none says nothing.
+        while let Ok(Some(field)) = fields.next() {
+            match field.type_() {
+                b'C' => code = text(field.value_bytes()),
+                b'M' => message = text(field.value_bytes()),
+                _ => {}
+            }
+        }
+        Error::Server { code, message }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Error::Late,
+            _ => Error::Broken(error.to_string()),
+        }
+    }
+}
 
 pub(super) struct Messages {
     transport: BufReader<Transport>,

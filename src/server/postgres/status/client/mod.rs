@@ -8,76 +8,29 @@ mod messages;
 mod rows;
 
 use std::collections::BTreeSet;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
-
-use fallible_iterator::FallibleIterator;
-use postgres_protocol::message::backend::ErrorFields;
 
 use super::reading::{self, Reading};
 use crate::linux::effective_user::with_effective_user;
 use crate::model::Server;
-use crate::server::status::bounded::Bounded;
-use crate::server::status::connection::{self, Failure};
-use crate::server::status::find::Target;
-use crate::server::status::identity::listener;
-use crate::server::status::options::Place;
-use crate::server::status::transport::Transport;
-use crate::server::status::{Scope, StatusError};
+use crate::server::asking::bounded::Bounded;
+use crate::server::asking::connection::{self, Failure};
+use crate::server::asking::find::Target;
+use crate::server::asking::identity::listener;
+use crate::server::asking::options::Place;
+use crate::server::asking::transport::Transport;
+use crate::server::asking::{Scope, StatusError};
+use crate::server::postgres::adapter::{DEFAULT_PORT, Postgres};
+use crate::server::what::adapter::Adapter;
 use messages::Messages;
+
+pub use messages::{Error, Rows};
 
 /// Byte limit until we are logged in, the server's certificates included.
 const LOGIN_BYTES: u64 = 256 << 10;
 /// What one question is answered with: some hundred names and numbers.
 const ANSWER_BYTES: u64 = 1 << 20;
-/// Servers end messages nowhere; a person reads no more.
-const MESSAGE_BYTES: usize = 512;
-
-/// The text of every column of every row; NULL is nothing.
-pub type Rows = Vec<Vec<String>>;
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The server's own, with its SQLSTATE.
-    #[error("ERROR {code}: {message}")]
-    Server { code: String, message: String },
-    #[error("the time was up")]
-    Late,
-    /// The connection is of no more use.
-    #[error("{0}")]
-    Broken(String),
-}
-
-impl Error {
-    fn broken(text: impl Into<String>) -> Error {
-        Error::Broken(text.into())
-    }
-
-    fn of_server(mut fields: ErrorFields<'_>) -> Error {
-        let (mut code, mut message) = (String::new(), String::new());
-        let text =
-            |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(MESSAGE_BYTES)]).into_owned();
-        // What follows a field that is none says nothing.
-        while let Ok(Some(field)) = fields.next() {
-            match field.type_() {
-                b'C' => code = text(field.value_bytes()),
-                b'M' => message = text(field.value_bytes()),
-                _ => {}
-            }
-        }
-        Error::Server { code, message }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Error::Late,
-            _ => Error::Broken(error.to_string()),
-        }
-    }
-}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
@@ -105,7 +58,9 @@ impl Client {
 
 impl connection::Client for Client {
     type Reading = Reading;
-    const DEFAULT_PORT: u16 = crate::server::postgres::describe::DEFAULT_PORT;
+    const ADAPTER: &'static dyn Adapter = &Postgres;
+    const DEFAULT_PORT: u16 = DEFAULT_PORT;
+    const PASSWORD_VARIABLE: Option<&'static str> = Some("PGPASSWORD");
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |messages, server| {

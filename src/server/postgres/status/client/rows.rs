@@ -7,8 +7,7 @@ use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{DataRowBody, Message};
 use postgres_protocol::message::frontend;
 
-use super::messages::Messages;
-use super::{Error, Rows};
+use super::messages::{Error, Messages, Rows};
 
 /// The widest that is asked for has two.
 const COLUMNS: usize = 16;

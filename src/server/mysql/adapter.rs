@@ -1,24 +1,81 @@
-//! What a description says of MySQL and MariaDB alone.
+//! What MySQL and MariaDB tell without a connection.
 
 use std::path::{Path, PathBuf};
 
+use super::{settings, version};
 use crate::linux::rooted::Root;
-use crate::model::{Engine, Server, durability};
-use crate::server::describe::{OpenLog, Roles};
-use crate::server::known_by::{SMALL_FILE, ToldPort};
-use crate::server::settings::Settings;
+use crate::model::{Engine, Role, Server, durability};
+use crate::server::what::adapter::{Adapter, Process};
+use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::product::VersionFinder;
+use crate::server::what::settings::{Bounds, Settings};
 
 /// Where no other port is given; include/my_global.h and the servers' builds.
 pub(in crate::server) const DEFAULT_PORT: u16 = 3306;
 
+pub(in crate::server) struct MySql;
+
+impl Adapter for MySql {
+    fn profiles(&self) -> &'static [&'static str] {
+        &["mysql", "mariadb"]
+    }
+
+    fn products(&self) -> &'static [&'static str] {
+        &[version::MYSQL, version::MARIADB]
+    }
+
+    fn version_finder(&self) -> Option<Box<dyn VersionFinder>> {
+        Some(Box::<version::Finder>::default())
+    }
+
+    /// Also of a profile of the user's own that goes by InnoDB's rules.
+    fn counts_for(&self, engine: &Engine) -> bool {
+        engine.has(Role::Redo)
+    }
+
+    fn settings(&self, process: &Process<'_>, bounds: &Bounds<'_>) -> Settings {
+        settings::of_server(process.proc_root, process.pid, process.version, bounds)
+    }
+
+    fn is_log_in_use(&self, path: &Path, is_redo: &dyn Fn() -> bool) -> bool {
+        is_redo() && !is_being_made(path)
+    }
+
+    fn complete(
+        &self,
+        process: &Process<'_>,
+        server: &mut Server,
+        listening: Vec<PathBuf>,
+        settings: &Settings,
+    ) -> ToldPort {
+        server.socket = socket(listening, settings);
+        identify(process.root, server, settings);
+        told_port(settings, server.version.is_some())
+    }
+
+    fn log_by_writes(&self) -> Option<&'static str> {
+        Some(durability::REDO_BY_WRITES)
+    }
+
+    fn notes(&self, settings: &Settings) -> Vec<String> {
+        let nosync =
+            settings.text("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("nosync"));
+        if !nosync && settings.flag("debug_no_sync") != Some(true) {
+            return Vec::new();
+        }
+        let setting = if nosync { "innodb_flush_method=nosync" } else { "debug_no_sync" };
+        vec![format!("{setting} is set: the server leaves syncs out, and a crash can lose data.")]
+    }
+}
+
 /// `is_database`: it is known to be one by its executable.
-pub(in crate::server) fn told_port(settings: &Settings, is_database: bool) -> ToldPort {
+fn told_port(settings: &Settings, is_database: bool) -> ToldPort {
     let told = settings.port().filter(|&port| port != 0).or(is_database.then_some(DEFAULT_PORT));
     ToldPort { clients: told, none: settings.flag("skip_networking") == Some(true) }
 }
 
 /// The ids that it gives itself.
-pub(in crate::server) fn identify(root: Option<&Root>, server: &mut Server, settings: &Settings) {
+fn identify(root: Option<&Root>, server: &mut Server, settings: &Settings) {
     server.known_by.server_id = settings.number("server_id").filter(|_| server.version.is_some());
     let file = || root?.read(&server.datadir.as_ref()?.join("auto.cnf"), SMALL_FILE).ok();
     server.known_by.uuid = file().and_then(|file| uuid(&file));
@@ -39,61 +96,20 @@ fn is_being_made(redo: &Path) -> bool {
     redo.as_os_str().as_encoded_bytes().ends_with(b"_tmp")
 }
 
-/// Whether an open file is of the redo log that is in use.
-pub(in crate::server) fn is_redo_in_use(
-    path: &Path,
-    roles: &dyn Roles,
-    engine: Option<&Engine>,
-    settings: &Settings,
-) -> bool {
-    roles.is_redo(path, engine, settings) && !is_being_made(path)
-}
-
 /// The socket that clients use: one that it really listens on before one that it was told.
-pub(in crate::server) fn socket(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> {
+fn socket(listening: Vec<PathBuf>, settings: &Settings) -> Option<PathBuf> {
     let is_x_protocol = |path: &PathBuf| path.file_name().is_some_and(|name| name == "mysqlx.sock");
     let real = listening.into_iter().find(|path| !is_x_protocol(path));
     // It was bound by the name that the server was told, which may be relative.
     real.map(|path| settings.resolved(&path).unwrap_or(path)).or_else(|| settings.path("socket"))
 }
 
-pub(in crate::server) fn notes(log: &OpenLog, eatmydata: bool, settings: &Settings) -> Vec<String> {
-    let mut notes = Vec::new();
-    if log.is_durable_by_writes() {
-        notes.push(durability::REDO_BY_WRITES.to_owned());
-    }
-    if eatmydata {
-        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
-    }
-    let nosync =
-        settings.text("innodb_flush_method").is_some_and(|method| method.eq_ignore_ascii_case("nosync"));
-    if nosync || settings.flag("debug_no_sync") == Some(true) {
-        let setting = if nosync { "innodb_flush_method=nosync" } else { "debug_no_sync" };
-        notes.push(format!("{setting} is set: the server leaves syncs out, and a crash can lose data."));
-    }
-    notes
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::os::unix::fs::OpenOptionsExt;
 
     use super::*;
-    use crate::server::describe::OpenDescriptors;
-
-    /// All files in it.
-    struct RedoIn(PathBuf);
-
-    impl Roles for RedoIn {
-        fn settings(&self) -> &BTreeSet<String> {
-            const { &BTreeSet::new() }
-        }
-
-        fn is_redo(&self, path: &Path, _: Option<&Engine>, _: &Settings) -> bool {
-            path.starts_with(&self.0)
-        }
-    }
+    use crate::server::what::describe::OpenDescriptors;
 
     #[test]
     fn redo_files_that_are_being_made_tell_nothing_of_those_in_use() {
@@ -103,9 +119,7 @@ mod tests {
             options.create(true).write(true).custom_flags(flags).open(directory.path().join(name)).unwrap()
         };
         let of = || {
-            let roles = RedoIn(directory.path().to_owned());
-            let settings = Settings::default();
-            let is_log = |path: &Path| is_redo_in_use(path, &roles, None, &settings);
+            let is_log = |path: &Path| MySql.is_log_in_use(path, &|| path.starts_with(directory.path()));
             let mut open = OpenDescriptors::default();
             open.read(Path::new("/proc"), std::process::id(), &is_log, &|| false);
             (open.log.files, open.log.durable)
@@ -118,17 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn the_redo_log_is_noted_only_if_all_of_it_is_durable_by_its_descriptors() {
-        let none = Settings::default();
-        let open = |files, durable| OpenLog { files, durable };
-        assert!(notes(&open(0, 0), false, &none).is_empty());
-        assert!(notes(&open(2, 1), false, &none).is_empty());
-        assert!(notes(&open(2, 2), false, &none)[0].starts_with("The redo log is written through O_DSYNC"));
-        assert!(notes(&open(0, 0), true, &none)[0].starts_with("libeatmydata is loaded: "));
-        let configured = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "O_DSYNC")]);
-        assert!(notes(&open(1, 0), false, &configured).is_empty(), "the configuration alone proves nothing");
-        let nosync = Settings::from_pairs(Path::new("/d"), [("innodb_flush_method", "nosync")]);
-        assert_eq!(notes(&open(1, 0), false, &nosync).len(), 1);
+    fn settings_that_leave_syncs_out_are_noted() {
+        let notes = |name, value| MySql.notes(&Settings::from_pairs(Path::new("/d"), [(name, value)]));
+        assert!(notes("innodb_flush_method", "O_DSYNC").is_empty(), "the configuration alone proves nothing");
+        assert!(notes("innodb_flush_method", "nosync")[0].starts_with("innodb_flush_method=nosync is set"));
+        assert!(notes("debug_no_sync", "1")[0].starts_with("debug_no_sync is set"));
     }
 
     #[test]

@@ -7,42 +7,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{LazyLock, Mutex};
 
-use super::{mysql, postgres};
-
-/// A server's product and version.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
-    MySql(mysql::version::Version),
-    Postgres(postgres::version::Version),
-}
-
-impl std::fmt::Display for Version {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Version::MySql(version) => version.fmt(f),
-            Version::Postgres(version) => version.fmt(f),
-        }
-    }
-}
-
-/// The verdict on the texts seen so far.
-#[derive(Default)]
-struct Finder {
-    mysql: mysql::version::Finder,
-    postgres: postgres::version::Finder,
-}
-
-impl Finder {
-    /// Returns the version once it is certain.
-    fn look_at(&mut self, text: &[u8]) -> Option<Version> {
-        let mysql = self.mysql.look_at(text).map(Version::MySql);
-        mysql.or_else(|| self.postgres.look_at(text).map(Version::Postgres))
-    }
-
-    fn second_best(self) -> Option<Version> {
-        self.mysql.second_best().map(Version::MySql)
-    }
-}
+use super::product::{Version, VersionFinder};
+use crate::server::adapters;
 
 /// Device, inode, size, and the times of the last modification and change (seconds, nanoseconds) of an
 /// executable. Its owner chooses the first of the times, and nobody the second.
@@ -82,14 +48,16 @@ const SEARCH_LIMIT: u64 = 64 << 20;
 
 fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Version>> {
     let Some((start, length)) = read_only_data(file)? else { return Ok(None) };
-    let mut finder = Finder::default();
+    let mut finders: Vec<Box<dyn VersionFinder>> =
+        adapters::all().filter_map(|adapter| adapter.version_finder()).collect();
     let end = start.saturating_add(length.min(SEARCH_LIMIT));
     let mut buffer = vec![0; CHUNK];
     let mut at = start;
     while at < end && !over() {
         let wanted = CHUNK.min((end - at) as usize);
         file.read_exact_at(&mut buffer[..wanted], at)?;
-        if let Some(version) = finder.look_at(&buffer[..wanted]) {
+        let text = &buffer[..wanted];
+        if let Some(version) = finders.iter_mut().find_map(|finder| finder.look_at(text)) {
             return Ok(Some(version));
         }
         if wanted < CHUNK {
@@ -97,7 +65,7 @@ fn of_executable(file: &File, over: &dyn Fn() -> bool) -> io::Result<Option<Vers
         }
         at += (CHUNK - OVERLAP) as u64;
     }
-    Ok(finder.second_best())
+    Ok(finders.iter().find_map(|finder| finder.second_best()))
 }
 
 /// Where `.rodata` lies in a 64-bit little-endian ELF file: (offset, length).

@@ -13,8 +13,7 @@ use super::options::{ConnectOptions, Place};
 use super::{StatusError, protection};
 use crate::linux::rooted::Root;
 use crate::model::Server;
-use crate::server::listening::tcp_addresses;
-use crate::server::product;
+use crate::server::who::listening::tcp_addresses;
 
 /// Ports of one server that are tried.
 const MAX_PORTS: usize = 8;
@@ -37,8 +36,8 @@ pub struct Target {
 
 impl Target {
     /// The place that the options name, else the one found for this server.
-    pub fn of(options: ConnectOptions, server: &Server) -> Result<Target, StatusError> {
-        match options.place(product::default_port(server)) {
+    pub fn of(options: ConnectOptions, server: &Server, default_port: u16) -> Result<Target, StatusError> {
+        match options.place(default_port) {
             Some(place) => Ok(Target::named(options, place).where_servers_listen([server])),
             None => Target::found(options, server),
         }
@@ -160,8 +159,8 @@ fn network_namespace(process: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::processes;
-    use crate::server::status::secret::Secret;
+    use crate::server::asking::secret::Secret;
+    use crate::server::who::processes;
 
     fn server(socket: Option<&Path>) -> Server {
         let id = processes::find(Path::new("/proc"), std::process::id()).unwrap().id();
@@ -173,17 +172,17 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("db.sock");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let target = Target::of(ConnectOptions::default(), &server(Some(&path))).unwrap();
+        let target = Target::of(ConnectOptions::default(), &server(Some(&path)), 3306).unwrap();
         let Place::Socket(place) = &target.place else { panic!("{target:?}") };
         assert!(place.starts_with("/proc/self/fd"));
         assert_eq!(target.name, path.to_str().unwrap());
         std::os::unix::net::UnixStream::connect(place).unwrap();
 
         let secret = ConnectOptions { password: Some(Secret::new("p".into())), ..ConnectOptions::default() };
-        let error = Target::of(secret.clone(), &server(Some(&path))).unwrap_err().to_string();
+        let error = Target::of(secret.clone(), &server(Some(&path)), 3306).unwrap_err().to_string();
         assert!(error.contains("not sent to a place that was merely found"), "{error}");
         let named = ConnectOptions { socket: Some(path.clone()), ..secret };
-        assert_eq!(Target::of(named, &server(None)).unwrap().place, Place::Socket(path));
+        assert_eq!(Target::of(named, &server(None), 3306).unwrap().place, Place::Socket(path));
     }
 
     #[test]
@@ -207,10 +206,10 @@ mod tests {
 
     #[test]
     fn without_a_socket_the_message_says_what_to_do() {
-        let error = Target::of(ConnectOptions::default(), &server(None)).unwrap_err().to_string();
+        let error = Target::of(ConnectOptions::default(), &server(None), 3306).unwrap_err().to_string();
         assert!(error.contains("give --socket or --host"), "{error}");
         let gone = server(Some(Path::new("/no/such.sock")));
-        let error = Target::of(ConnectOptions::default(), &gone).unwrap_err().to_string();
+        let error = Target::of(ConnectOptions::default(), &gone, 3306).unwrap_err().to_string();
         assert!(error.starts_with("no connection to the server at /no/such.sock: No such file"), "{error}");
     }
 }

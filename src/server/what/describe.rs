@@ -4,23 +4,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::engines::Engines;
 use crate::linux::cpu_time::of_this_thread;
 use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted::Root;
 use crate::linux::storage::Storage;
 use crate::linux::{mounts, open_files, proc_file};
-use crate::model::{Engine, KnownBy, Server, ServerId, StorageStack, durability};
-use crate::server::product::Product;
-use crate::server::settings::{Bounds, Settings};
-use crate::server::{container, listening, processes, proof, version};
+use crate::model::{KnownBy, Server, ServerId, StorageStack, durability};
+use crate::server::adapters;
+use crate::server::what::adapter::Process;
+use crate::server::what::open_log::OpenLog;
+use crate::server::what::roles::Roles;
+use crate::server::what::settings::{Bounds, Settings};
+use crate::server::what::{container, known_by, version};
+use crate::server::who::{instances, listening, processes, proof};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
 const DESCRIPTOR_LIMIT: usize = 4096;
+/// Processes of one server whose descriptors are looked at. Those that write the log all the time are begun
+/// first.
+const MAX_PROCESSES: usize = 64;
 /// How much of a memory map is searched: 65,530 mappings at most, where vm.max_map_count is as it comes.
 const MAPS_LIMIT: u64 = 16 << 20;
 
@@ -36,22 +41,6 @@ const LOG_FILES: [&str; 1] = ["log_bin"];
 const LOGS_IN_DATADIR: [&str; 4] = ["pg_wal", "member/wal", "appendonlydir", "#innodb_redo"];
 /// /proc/PID/status, `Seccomp` (include/uapi/linux/seccomp.h).
 const SECCOMP_MODE_FILTER: u32 = 2;
-
-/// What describing a server has to know of the roles of files, which stand above it.
-pub trait Roles: Send + Sync {
-    /// By which several processes are known as one server.
-    fn engines(&self) -> Arc<Engines> {
-        Engines::builtin()
-    }
-    /// The engine of a process by its command, and by its version where that is known.
-    fn engine(&self, _command: &str, _version: Option<&str>) -> Option<Arc<Engine>> {
-        None
-    }
-    /// The names of the settings that decide roles.
-    fn settings(&self) -> &BTreeSet<String>;
-    /// Whether an open file is of the redo log, as far as its name and the settings tell.
-    fn is_redo(&self, path: &Path, engine: Option<&Engine>, settings: &Settings) -> bool;
-}
 
 /// How long a description may take, and how much processor time: the process chooses how much there is to
 /// read. What is found until then counts.
@@ -92,11 +81,18 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let root = Root::of_process(proc_root, pid).ok();
     let version = version::of_process(proc_root, pid, &over);
     server.engine = roles.engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref());
-    let product = Product::of(version, server.engine.as_deref());
-    let bounds = Bounds { also: roles.settings(), over: &over };
-    let settings = product.settings(proc_root, pid, &bounds);
+    let adapter = adapters::of_process(version.as_ref(), server.engine.as_deref());
+    let process = Process {
+        proc_root,
+        pid,
+        root: root.as_ref(),
+        version: version.as_ref(),
+        datadir: server.engine.as_ref().map(|engine| engine.datadir).unwrap_or_default(),
+    };
+    let settings = adapter.settings(&process, &Bounds { also: roles.settings(), over: &over });
     server.datadir = settings.datadir().map(Path::to_owned);
-    server.version = product.version(root.as_ref(), server.datadir.as_deref());
+    let by_datadir = || adapter.version_of_datadir(root.as_ref()?, server.datadir.as_deref()?);
+    server.version = version.clone().or_else(by_datadir).map(|version| version.to_string());
     server.engine = server.engine.or_else(|| roles.engine(&server.comm, server.version.as_deref()));
     server.container = proc_file::read(&proc_root.join(format!("{pid}/cgroup")))
         .ok()
@@ -113,13 +109,13 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     server.seccomp_filters = seccomp_filters(proc_root, pid);
     let engine = server.engine.clone();
     let mut open = OpenDescriptors::default();
-    for pid in product.processes(proc_root, &roles.engines(), pid) {
-        open.read(
-            proc_root,
-            pid,
-            &|path| product.is_log_in_use(path, roles, engine.as_deref(), &settings),
-            &over,
-        );
+    let is_log =
+        |path: &Path| adapter.is_log_in_use(path, &|| roles.is_redo(path, engine.as_deref(), &settings));
+    let members = || instances::members(proc_root, &roles.engines(), &[pid]);
+    let others = if adapter.works_in_children() { members() } else { Vec::new() };
+    let others = others.into_iter().filter(|&other| other != pid).take(MAX_PROCESSES);
+    for pid in std::iter::once(pid).chain(others) {
+        open.read(proc_root, pid, &is_log, &over);
     }
     server.storage = stacks(pid, server.datadir.as_deref(), &settings, &over);
     add_others(proc_root, &open.mounts, &mut server.storage);
@@ -132,10 +128,13 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
         ..KnownBy::default()
     };
     let listens_on_socket = !sockets.is_empty();
-    product.complete(proc_root, root.as_ref(), &mut server, sockets, &settings);
+    let told = adapter.complete(&process, &mut server, sockets, &settings);
+    known_by::read(root.as_ref(), &mut server, told);
     proof::complete(proc_root, &mut server, listens_on_socket);
-    let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over);
-    server.notes = product.notes(&open.log, eatmydata, &settings);
+    let by_writes = adapter.log_by_writes().filter(|_| open.log.is_durable_by_writes());
+    let eatmydata = is_mapped(proc_root, pid, b"libeatmydata", &over).then_some(durability::SYNCS_DO_NOTHING);
+    server.notes = by_writes.into_iter().chain(eatmydata).map(str::to_owned).collect();
+    server.notes.extend(adapter.notes(&settings));
     if processes::is_32_bit(proc_root, pid) {
         server.notes.push(durability::SYNCS_OF_32_BITS.to_owned());
     }
@@ -172,33 +171,11 @@ pub fn in_words(server: &Server) -> String {
 
 /// Facts from a server's open descriptors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct OpenDescriptors {
+pub(in crate::server) struct OpenDescriptors {
     sockets: BTreeSet<u64>,
     pub log: OpenLog,
     /// Mounts of files that can be written, each with a process that sees it.
     mounts: BTreeMap<i32, u32>,
-}
-
-/// Open files of the log that makes commits durable, and how many of them are opened so that each write is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OpenLog {
-    pub files: usize,
-    pub durable: usize,
-}
-
-impl OpenLog {
-    /// A file that is open with these flags. To read it says nothing.
-    fn add(&mut self, flags: u32) {
-        if open_files::writes(flags) {
-            self.files += 1;
-            self.durable += usize::from(open_files::writes_are_durable(flags));
-        }
-    }
-
-    /// Descriptors that are not durable need syncs.
-    pub fn is_durable_by_writes(&self) -> bool {
-        self.files > 0 && self.files == self.durable
-    }
 }
 
 impl OpenDescriptors {
@@ -301,7 +278,9 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Datadir;
+    use std::sync::Arc;
+
+    use crate::model::{Datadir, Engine};
 
     struct NoRoles;
 

@@ -10,8 +10,8 @@ use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted;
 use crate::model::Engine;
-use crate::server::instances::Instances;
-use crate::server::processes;
+use crate::server::who::instances::Instances;
+use crate::server::who::processes;
 
 /// The kernel keeps so much of a name (TASK_COMM_LEN without its NUL).
 pub(crate) const COMM_LENGTH: usize = 15;

@@ -1,8 +1,12 @@
-//! What a description says of etcd alone.
+//! What etcd tells without a connection.
 
-use crate::model::durability;
-use crate::server::known_by::ToldPort;
-use crate::server::settings::Settings;
+use std::path::PathBuf;
+
+use super::settings;
+use crate::model::Server;
+use crate::server::what::adapter::{Adapter, Process};
+use crate::server::what::known_by::ToldPort;
+use crate::server::what::settings::{Bounds, Settings};
 
 /// Where clients connect to if no other port is given (DefaultListenClientURLs).
 pub(in crate::server) const DEFAULT_PORT: u16 = 2379;
@@ -11,8 +15,32 @@ pub(in crate::server) const DEFAULT_PORT: u16 = 2379;
 pub(crate) const UNSAFE: &str =
     "unsafe-no-fsync is set: etcd leaves syncs out, and a crash of the host can lose what it acknowledged.";
 
+pub(in crate::server) struct Etcd;
+
+impl Adapter for Etcd {
+    fn profiles(&self) -> &'static [&'static str] {
+        &["etcd"]
+    }
+
+    fn settings(&self, process: &Process<'_>, bounds: &Bounds<'_>) -> Settings {
+        settings::of_server(process.proc_root, process.pid, bounds)
+    }
+
+    /// It has no socket for clients.
+    fn complete(&self, _: &Process<'_>, _: &mut Server, _: Vec<PathBuf>, settings: &Settings) -> ToldPort {
+        told_port(settings)
+    }
+
+    fn notes(&self, settings: &Settings) -> Vec<String> {
+        match settings.flag("unsafe_no_fsync") {
+            Some(true) => vec![UNSAFE.to_owned()],
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// That of the first URL for clients.
-pub(in crate::server) fn told_port(settings: &Settings) -> ToldPort {
+fn told_port(settings: &Settings) -> ToldPort {
     let told = settings.text("listen_client_urls").and_then(|urls| port(urls.split(',').next()?.trim()));
     ToldPort { clients: told.or(Some(DEFAULT_PORT)), none: false }
 }
@@ -20,17 +48,6 @@ pub(in crate::server) fn told_port(settings: &Settings) -> ToldPort {
 /// `http://127.0.0.1:2379`; etcd takes no URL without a port.
 fn port(url: &str) -> Option<u16> {
     url.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()
-}
-
-pub(in crate::server) fn notes(eatmydata: bool, settings: &Settings) -> Vec<String> {
-    let mut notes = Vec::new();
-    if eatmydata {
-        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
-    }
-    if settings.flag("unsafe_no_fsync") == Some(true) {
-        notes.push(UNSAFE.to_owned());
-    }
-    notes
 }
 
 #[cfg(test)]
@@ -59,8 +76,7 @@ mod tests {
 
     #[test]
     fn what_makes_a_crash_dangerous_is_noted() {
-        assert!(notes(false, &settings("unsafe_no_fsync", "false")).is_empty());
-        let all = notes(true, &settings("unsafe_no_fsync", "true"));
-        assert!(all.len() == 2 && all[1].starts_with("unsafe-no-fsync is set"), "{all:?}");
+        assert!(Etcd.notes(&settings("unsafe_no_fsync", "false")).is_empty());
+        assert_eq!(Etcd.notes(&settings("unsafe_no_fsync", "true")), [UNSAFE]);
     }
 }

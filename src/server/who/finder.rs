@@ -143,7 +143,7 @@ fn pause_after(used: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::engine::engines::Engines;
-    use crate::server::filter::TargetFilter;
+    use crate::server::who::filter::TargetFilter;
 
     #[test]
     fn a_process_is_told_once_and_one_that_comes_later_is_told_then() {

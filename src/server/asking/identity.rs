@@ -12,7 +12,7 @@ use super::transport::Transport;
 use crate::linux::boot_time::boot_time;
 use crate::linux::rooted::Root;
 use crate::model::Server;
-use crate::server::listening::tcp_addresses;
+use crate::server::who::listening::tcp_addresses;
 
 /// Who answers, as far as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

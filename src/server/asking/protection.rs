@@ -47,7 +47,7 @@ pub(super) fn takes(server: &SocketAddr, address: SocketAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::status::secret::Secret;
+    use crate::server::asking::secret::Secret;
 
     const MODES: [Option<Tls>; 5] =
         [None, Some(Tls::Disabled), Some(Tls::Preferred), Some(Tls::Required), Some(Tls::VerifyIdentity)];

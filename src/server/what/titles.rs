@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use super::instances::Instances;
-use super::processes;
 use crate::engine::engines::Engines;
 use crate::linux::proc_file;
+use crate::server::who::instances::Instances;
+use crate::server::who::processes;
 use crate::text;
 
 /// Of a title, so much is looked at.

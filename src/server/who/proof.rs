@@ -12,7 +12,7 @@ use crate::model::{Owner, Proof, Server};
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
 /// Completes what is known of a server by whose it is and which of its claims are confirmed.
-pub(super) fn complete(proc_root: &Path, server: &mut Server, listens_on_socket: bool) {
+pub(in crate::server) fn complete(proc_root: &Path, server: &mut Server, listens_on_socket: bool) {
     let pid = server.id.pid;
     let whose = owner::of_process(proc_root, pid);
     let view = View::of(proc_root, pid, whose);

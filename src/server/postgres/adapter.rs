@@ -1,21 +1,85 @@
-//! What a description says of PostgreSQL alone. Its server is a process with children, which have its log
+//! What PostgreSQL tells without a connection. Its server is a process with children, which have its log
 //! open; the postmaster itself listens.
 
 use std::path::{Path, PathBuf};
 
 use super::configuration::is_on;
+use super::{settings, version};
 use crate::linux::rooted::Root;
-use crate::model::durability;
-use crate::server::describe::OpenLog;
-use crate::server::known_by::{SMALL_FILE, ToldPort};
-use crate::server::settings::Settings;
+use crate::model::{Server, durability};
+use crate::server::what::adapter::{Adapter, Process};
+use crate::server::what::known_by::{SMALL_FILE, ToldPort};
+use crate::server::what::product::{Version, VersionFinder};
+use crate::server::what::settings::{Bounds, Settings};
+use crate::server::who::processes;
 
 /// Where no other port is given (DEF_PGPORT).
 pub(in crate::server) const DEFAULT_PORT: u16 = 5432;
 
+pub(in crate::server) struct Postgres;
+
+impl Adapter for Postgres {
+    fn profiles(&self) -> &'static [&'static str] {
+        &["postgres"]
+    }
+
+    fn products(&self) -> &'static [&'static str] {
+        &[version::PRODUCT]
+    }
+
+    fn version_finder(&self) -> Option<Box<dyn VersionFinder>> {
+        Some(Box::<version::Finder>::default())
+    }
+
+    fn settings(&self, process: &Process<'_>, bounds: &Bounds<'_>) -> Settings {
+        settings::of_server(process.proc_root, process.pid, bounds)
+    }
+
+    fn version_of_datadir(&self, root: &Root, datadir: &Path) -> Option<Version> {
+        version::of_directory(root, datadir)
+    }
+
+    fn works_in_children(&self) -> bool {
+        true
+    }
+
+    /// A segment, whose name is a timeline and a place (XLogFileName), and no file that is being made. Its
+    /// directory may be a link to another filesystem.
+    fn is_log_in_use(&self, path: &Path, _: &dyn Fn() -> bool) -> bool {
+        let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+        name.len() == 24 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'))
+    }
+
+    fn complete(
+        &self,
+        process: &Process<'_>,
+        server: &mut Server,
+        listening: Vec<PathBuf>,
+        settings: &Settings,
+    ) -> ToldPort {
+        let pid = processes::own_pid(process.proc_root, process.pid);
+        let lock = LockFile::read(process.root, server.datadir.as_deref(), pid);
+        server.socket = socket(listening, settings, &lock);
+        told_port(settings, &lock, server.version.is_some())
+    }
+
+    fn log_by_writes(&self) -> Option<&'static str> {
+        Some(durability::WAL_BY_WRITES)
+    }
+
+    fn notes(&self, settings: &Settings) -> Vec<String> {
+        let is_off = |name: &str| settings.get(name).and_then(is_on) == Some(false);
+        let fsync = "fsync=off is set: the server leaves syncs out, and a crash of the host can lose or corrupt data.";
+        let pages = "full_page_writes=off is set: after a crash of the host, a page that was half written stays so and \
+                     can corrupt data, unless the storage writes each page of 8 kB whole or not at all.";
+        let dangers = [("fsync", fsync), ("full_page_writes", pages)];
+        dangers.into_iter().filter(|(name, _)| is_off(name)).map(|(_, text)| text.to_owned()).collect()
+    }
+}
+
 /// What the server writes into its data directory once it holds it (pidfile.h).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::server) struct LockFile {
+struct LockFile {
     port: Option<u16>,
     /// The first directory with a socket.
     sockets: Option<PathBuf>,
@@ -42,18 +106,14 @@ impl LockFile {
 }
 
 /// `is_database`: it is known to be one by its executable or its data directory.
-pub(in crate::server) fn told_port(settings: &Settings, lock: &LockFile, is_database: bool) -> ToldPort {
+fn told_port(settings: &Settings, lock: &LockFile, is_database: bool) -> ToldPort {
     let told = lock.port.or_else(|| settings.port()).filter(|&port| port != 0);
     let none = settings.text("listen_addresses").is_some_and(|list| list.trim().is_empty());
     ToldPort { clients: told.or(is_database.then_some(DEFAULT_PORT)), none }
 }
 
 /// The socket that clients use: one that it really listens on before one that it was told.
-pub(in crate::server) fn socket(
-    listening: Vec<PathBuf>,
-    settings: &Settings,
-    lock: &LockFile,
-) -> Option<PathBuf> {
+fn socket(listening: Vec<PathBuf>, settings: &Settings, lock: &LockFile) -> Option<PathBuf> {
     if let Some(real) = listening.into_iter().next() {
         return Some(settings.resolved(&real).unwrap_or(real));
     }
@@ -64,34 +124,6 @@ pub(in crate::server) fn socket(
     let directory = lock.sockets.clone().or_else(told)?;
     let port = lock.port.or_else(|| settings.port()).unwrap_or(DEFAULT_PORT);
     Some(directory.join(format!(".s.PGSQL.{port}")))
-}
-
-/// Whether an open file is of the log that is in use: a segment, whose name is a timeline and a place
-/// (XLogFileName), and no file that is being made. Its directory may be a link to another filesystem.
-pub(in crate::server) fn is_wal_in_use(path: &Path) -> bool {
-    let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
-    name.len() == 24 && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'))
-}
-
-pub(in crate::server) fn notes(log: &OpenLog, eatmydata: bool, settings: &Settings) -> Vec<String> {
-    let mut notes = Vec::new();
-    if log.is_durable_by_writes() {
-        notes.push(durability::WAL_BY_WRITES.to_owned());
-    }
-    if eatmydata {
-        notes.push(durability::SYNCS_DO_NOTHING.to_owned());
-    }
-    let is_off = |name: &str| settings.get(name).and_then(is_on) == Some(false);
-    if is_off("fsync") {
-        let text = "fsync=off is set: the server leaves syncs out, and a crash of the host can lose or corrupt data.";
-        notes.push(text.into());
-    }
-    if is_off("full_page_writes") {
-        let text = "full_page_writes=off is set: after a crash of the host, a page that was half written stays so and \
-                    can corrupt data, unless the storage writes each page of 8 kB whole or not at all.";
-        notes.push(text.into());
-    }
-    notes
 }
 
 #[cfg(test)]
@@ -152,21 +184,19 @@ mod tests {
             ("/d/pg_wal/archive_status/000000010000000000000001.ready", false),
             ("/d/base/5/16384", false),
         ] {
-            assert_eq!(is_wal_in_use(Path::new(path)), expected, "{path}");
+            assert_eq!(Postgres.is_log_in_use(Path::new(path), &|| false), expected, "{path}");
         }
     }
 
     #[test]
     fn what_makes_a_crash_dangerous_is_noted() {
-        let log = |files, durable| OpenLog { files, durable };
-        assert!(notes(&log(2, 1), false, &settings(&[("fsync", "on")])).is_empty());
-        let bad = settings(&[("fsync", "of"), ("full_page_writes", "no")]);
-        let all = notes(&log(2, 2), true, &bad);
-        assert_eq!(all.len(), 4);
+        assert!(Postgres.notes(&settings(&[("fsync", "on"), ("wal_sync_method", "open_sync")])).is_empty());
+        let all = Postgres.notes(&settings(&[("fsync", "of"), ("full_page_writes", "no")]));
         assert!(
-            all[2].starts_with("fsync=off is set") && all[3].starts_with("full_page_writes=off"),
+            all.len() == 2
+                && all[0].starts_with("fsync=off is set")
+                && all[1].starts_with("full_page_writes=off"),
             "{all:?}"
         );
-        assert!(notes(&log(0, 0), false, &settings(&[("wal_sync_method", "open_sync")])).is_empty());
     }
 }

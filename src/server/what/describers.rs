@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::model::{Owner, Server, ServerId};
-use crate::server::describe::{Roles, describe};
-use crate::server::owner;
-use crate::server::processes::ThreadGroup;
-use crate::server::settings::Settings;
+use crate::server::what::describe::describe;
+use crate::server::what::roles::Roles;
+use crate::server::what::settings::Settings;
+use crate::server::who::owner;
+use crate::server::who::processes::ThreadGroup;
 
 const PROC: &str = "/proc";
 /// Servers that are described at the same time, and of one owner; then the threads that there may be, those

@@ -9,13 +9,13 @@ use crate::linux::rooted::Root;
 use crate::model::Server;
 
 /// Maximum size of `/etc/hostname` and its like, which hold a line or two.
-pub(super) const SMALL_FILE: u64 = 4_096;
+pub(in crate::server) const SMALL_FILE: u64 = 4_096;
 /// A name as DNS has it.
 const MAX_HOSTNAME: usize = 253;
 
 /// What a server's settings say of its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ToldPort {
+pub struct ToldPort {
     /// That for clients: as it is set, or as the engine has it by default.
     pub clients: Option<u16>,
     /// It is to listen on no port at all.
@@ -24,7 +24,7 @@ pub(super) struct ToldPort {
 
 /// Completes what a server is known by. Reads files of its root and of its data directory, so it can wait
 /// where their file systems do.
-pub(super) fn read(root: Option<&Root>, server: &mut Server, told: ToldPort) {
+pub(in crate::server) fn read(root: Option<&Root>, server: &mut Server, told: ToldPort) {
     server.known_by.port = port(&server.ports, server.known_by.listens, told);
     let Some(root) = root else { return };
     if let Some(datadir) = &server.datadir {
@@ -102,7 +102,7 @@ mod tests {
     fn a_data_directory_is_known_by_its_inode() {
         use std::os::unix::fs::MetadataExt;
         let directory = tempfile::tempdir().unwrap();
-        let me = crate::server::processes::find(Path::new("/proc"), std::process::id()).unwrap();
+        let me = crate::server::who::processes::find(Path::new("/proc"), std::process::id()).unwrap();
         let mut server = Server::new(me.id(), me.comm);
         server.datadir = Some(directory.path().to_owned());
         read(Some(&Root::at(Path::new("/")).unwrap()), &mut server, ToldPort::default());

@@ -13,10 +13,10 @@ use rustix::fs::OFlags;
 use crate::linux::rooted::{self, Root, attributes};
 
 /// Files of one server, those that are included among them.
-pub(super) const MAX_FILES: usize = 256;
+pub(in crate::server) const MAX_FILES: usize = 256;
 /// Bytes of all of them together; the largest that distributions ship are MySQL's with 6 kB and PostgreSQL's
 /// with 30 kB.
-pub(super) const MAX_BYTES: u64 = 2 << 20;
+pub(in crate::server) const MAX_BYTES: u64 = 2 << 20;
 /// Entries of a directory that is included.
 const MAX_ENTRIES: usize = 1_024;
 
@@ -24,7 +24,7 @@ const MAX_ENTRIES: usize = 1_024;
 pub(crate) type Check<'a> = &'a dyn Fn(BorrowedFd<'_>) -> io::Result<()>;
 
 /// The files of one server, each of which is read once.
-pub(super) struct SettingsFiles<'a> {
+pub(in crate::server) struct SettingsFiles<'a> {
     root: &'a Root,
     /// True: reading is to end, because it has taken too long or because the process has.
     over: &'a dyn Fn() -> bool,

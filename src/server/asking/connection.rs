@@ -14,6 +14,7 @@ use super::transport::Transport;
 use super::{Scope, StatusError};
 use crate::linux::blocking::Mailbox;
 use crate::model::Server;
+use crate::server::what::adapter::Adapter;
 use crate::text::escape_sentence;
 
 /// How long connecting may take.
@@ -25,12 +26,16 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 pub trait Client: Sized + Send + 'static {
     /// What the server answered at one moment.
     type Reading: Send + 'static;
+    const ADAPTER: &'static dyn Adapter;
     /// Where servers listen if no port is given.
     const DEFAULT_PORT: u16;
+    /// The variable of the environment in which other clients of the engine look for a password. None: its
+    /// counters are for anybody, without an account.
+    const PASSWORD_VARIABLE: Option<&'static str>;
 
     /// Where to look for a server that runs here, if no place was named: the likeliest place first.
     fn places(options: ConnectOptions, server: &Server) -> Result<Vec<Target>, StatusError> {
-        Ok(vec![Target::of(options, server)?])
+        Ok(vec![Target::of(options, server, Self::DEFAULT_PORT)?])
     }
     fn connect(target: &Target, until: Instant) -> Result<Self, Failure>;
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Self::Reading, Failure>;

@@ -1,14 +1,10 @@
-//! The thread groups that a filter selects, out of /proc; and whether one is still the one that the kernel
-//! side saw.
+//! Thread groups out of /proc, and whether one is still the one that the kernel side saw.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::engine::engines::Engines;
-use crate::linux::proc_file::{self, PF_KTHREAD};
+use crate::linux::proc_file;
 use crate::model::ServerId;
-use crate::server::filter::TargetFilter;
-use crate::server::instances::Instances;
 
 /// Of a kernel thread's name with its workqueue, and the end of the line (fs/proc/array.c: proc_task_name).
 const COMM_BYTES: usize = 65;
@@ -67,52 +63,13 @@ pub(crate) fn unseen(proc_root: &Path) -> Option<Unseen> {
     }
 }
 
-/// The servers, and other thread groups, that the filter selects, ascending by pid: of a server of several
-/// processes, the first.
-pub fn list(proc_root: &Path, engines: &Engines, filter: &TargetFilter) -> Vec<ThreadGroup> {
-    let mut instances = Instances::new(proc_root, engines);
-    match filter {
-        TargetFilter::Pids(pids) => instances.servers_of(pids.iter().copied()),
-        TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
-            let names = filter.names();
-            let has_one =
-                |&pid: &u32| comm_bytes(proc_root, pid).is_some_and(|comm| names.contains(&comm[..]));
-            instances.servers_of(all_pids(proc_root).filter(has_one))
-        }
-        TargetFilter::Cgroups(cgroups) => {
-            instances.servers_of(cgroups.iter().flat_map(|cgroup| members(&cgroup.directory)))
-        }
-        TargetFilter::Tree(root) => instances.servers_of(trees(proc_root, std::slice::from_ref(root))),
-        TargetFilter::Members { pids, .. } => instances.servers_of(trees(proc_root, pids)),
-        TargetFilter::All => {
-            let makes_calls =
-                |pid: &u32| read(proc_root, *pid).is_some_and(|(_, stat)| stat.flags & PF_KTHREAD == 0);
-            instances.servers_of(all_pids(proc_root).filter(makes_calls))
-        }
-    }
-}
-
-/// These processes and all their descendants.
-fn trees(proc_root: &Path, roots: &[u32]) -> Vec<u32> {
-    let parent = |pid: u32| u32::try_from(read(proc_root, pid)?.1.ppid).ok();
-    let parents: BTreeMap<u32, u32> =
-        all_pids(proc_root).filter_map(|pid| Some((pid, parent(pid)?))).collect();
-    let roots: BTreeSet<u32> = roots.iter().copied().collect();
-    let descends = |&pid: &u32| {
-        // A chain cannot be longer than there are processes, but one that changes under the walk might loop.
-        let mut ancestors =
-            std::iter::successors(Some(pid), |pid| parents.get(pid).copied()).take(parents.len());
-        ancestors.any(|ancestor| roots.contains(&ancestor))
-    };
-    parents.keys().copied().filter(descends).collect()
-}
-
 /// The name of a thread group's leader; invalid UTF-8 is replaced.
-pub(super) fn comm(proc_root: &Path, pid: u32) -> Option<String> {
+pub(in crate::server) fn comm(proc_root: &Path, pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&comm_bytes(proc_root, pid)?).into_owned())
 }
 
-fn comm_bytes(proc_root: &Path, pid: u32) -> Option<Vec<u8>> {
+/// The same as the kernel keeps it.
+pub(super) fn comm_bytes(proc_root: &Path, pid: u32) -> Option<Vec<u8>> {
     let mut comm = proc_file::read_once::<COMM_BYTES>(&proc_root.join(format!("{pid}/comm"))).ok()?;
     if comm.last() == Some(&b'\n') {
         comm.pop();
@@ -250,11 +207,6 @@ fn collect_members(directory: &Path, depth: u32, pids: &mut BTreeSet<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::filter::{Cgroup, Comm};
-
-    fn pids(filter: &TargetFilter) -> Vec<u32> {
-        list(Path::new("/proc"), &Engines::builtin(), filter).iter().map(|group| group.pid).collect()
-    }
 
     #[test]
     fn the_width_of_a_program_is_known_by_its_auxiliary_vector() {
@@ -307,18 +259,6 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_by_each_filter() {
-        let me = std::process::id();
-        let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
-        assert_eq!(pids(&TargetFilter::Pids(vec![me, me])), [me]);
-        assert!(pids(&TargetFilter::Comms(vec![Comm::new(comm.trim_end()).unwrap()])).contains(&me));
-        assert!(!pids(&TargetFilter::Comms(vec![Comm::new("no-such-name").unwrap()])).contains(&me));
-        assert!(pids(&TargetFilter::All).contains(&me));
-        let all = list(Path::new("/proc"), &Engines::builtin(), &TargetFilter::All);
-        assert!(all.iter().all(|group| group.comm != "kthreadd"), "kernel threads make no system calls");
-    }
-
-    #[test]
     fn a_proc_that_does_not_show_everything_is_told_from_one_that_does() {
         assert_eq!(unseen(Path::new("/proc")), None, "the tests need a /proc that shows all processes");
         assert_eq!(unseen(Path::new("/no/such/directory")), Some(Unseen::Everything));
@@ -332,27 +272,6 @@ mod tests {
         assert_eq!(unseen(dir.path()), Some(Unseen::Others));
         std::fs::write(dir.path().join("1/comm"), "init\n").unwrap();
         assert_eq!(unseen(dir.path()), None);
-    }
-
-    #[test]
-    fn descendants_are_found_and_siblings_are_not() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let me = std::process::id();
-        let tree = pids(&TargetFilter::Tree(me));
-        assert!(tree.contains(&me) && tree.contains(&child.id()));
-        assert_eq!(pids(&TargetFilter::Tree(child.id())), [child.id()]);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-
-    #[test]
-    fn members_of_a_control_group_include_those_below_it() {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        std::fs::write(dir.path().join("cgroup.procs"), "0\n").unwrap();
-        std::fs::write(dir.path().join("a/b/cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
-        let cgroup = Cgroup { id: 1, level: 1, directory: dir.path().into() };
-        assert_eq!(pids(&TargetFilter::Cgroups(vec![cgroup])), [std::process::id()]);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-use crate::server::status::bounded::Bounded;
-use crate::server::status::options::{ConnectOptions, Tls};
-use crate::server::status::tls;
+use crate::server::asking::bounded::Bounded;
+use crate::server::asking::options::{ConnectOptions, Tls};
+use crate::server::asking::tls;
 
 pub enum Transport {
     Plain { stream: Bounded, is_socket: bool },

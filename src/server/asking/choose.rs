@@ -5,7 +5,7 @@ use super::find::Target;
 use super::options::ConnectOptions;
 use super::{Scope, StatusError};
 use crate::model::Server;
-use crate::server::describe;
+use crate::server::what::describe;
 
 /// A connection, and what the server said first.
 pub type Status<C> = Result<(Connection<C>, <C as Client>::Reading), StatusError>;

@@ -1,6 +1,6 @@
-//! What a server was told without a connection to it, whichever engine it is of: each engine's own reader
-//! fills it ([`super::mysql::settings`]). A value changed at run time, or a file edited since, is not seen
-//! here.
+//! What a server was told, whichever engine it is of: each engine's own reader fills it
+//! ([`crate::server::mysql::settings`]). A value that was changed at run time is not seen here, nor is a file
+//! that was edited since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -15,9 +15,9 @@ const MAX_PARTS: usize = 64;
 /// Configured settings by name: lower case, underscores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    pub(super) values: BTreeMap<String, OsString>,
+    pub(in crate::server) values: BTreeMap<String, OsString>,
     /// What a relative value is relative to: the data directory, which is the server's working directory.
-    pub(super) base: Option<PathBuf>,
+    pub(in crate::server) base: Option<PathBuf>,
     /// Configured path → the same without symlinks, where the two differ.
     real: BTreeMap<PathBuf, PathBuf>,
 }
@@ -43,13 +43,13 @@ impl Settings {
     }
 
     /// None at all, of a server that works in its data directory.
-    pub(super) fn relative_to(datadir: Option<PathBuf>) -> Settings {
+    pub(in crate::server) fn relative_to(datadir: Option<PathBuf>) -> Settings {
         Settings { base: datadir, ..Settings::default() }
     }
 
     /// Notes where the paths that these settings name really lie, because the kernel names files without
     /// symlinks.
-    pub(super) fn follow_symlinks(&mut self, names: &[&str], root: &Root, bounds: &Bounds<'_>) {
+    pub(in crate::server) fn follow_symlinks(&mut self, names: &[&str], root: &Root, bounds: &Bounds<'_>) {
         let mut real = BTreeMap::new();
         let paths = names.iter().flat_map(|name| self.configured(name));
         for path in paths.take_while(|_| !(bounds.over)()) {
@@ -170,7 +170,7 @@ impl Settings {
 }
 
 /// Without "." and, as far as the text tells, "..".
-pub(super) fn normalize(path: &Path) -> PathBuf {
+pub(in crate::server) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
         match component {
