@@ -29,7 +29,7 @@ use crate::history::remote;
 use crate::host;
 use crate::linux::PROC;
 use crate::linux::mountinfo;
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
 use crate::render::Style;
 use crate::sampler::Sampler;
@@ -181,7 +181,7 @@ fn explain<C: Explained>(
         None => sampler.stop()?,
     };
     let last = sampler.wind_up(&at_end)?;
-    let measurement = Measurement::between(&first, &last);
+    let measurement = Interval::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
     not_measurable.extend(not_attached(&raw));
     not_measurable.extend(without_thread(&measurement));
@@ -189,7 +189,7 @@ fn explain<C: Explained>(
     let waits = account(&mut sampler, &raw, &symbols, &rules);
     let processors = Processors::new(commits.as_ref().and_then(CommitWatch::idle), &waits);
     let commits = commits.map(|commits| {
-        let until = Measurement::between(&first, &at_end);
+        let until = Interval::between(&first, &at_end);
         commits.finish(&measurement, &first.in_flight, &until, &waits)
     });
     let explanation = Explanation { commits, journals, not_measurable, waits, processors, measurement };

@@ -17,7 +17,7 @@ use crate::engine::engines::Engines;
 use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::linux::PROC;
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
 use crate::server::who::instances::Instances;
@@ -131,7 +131,7 @@ fn join(pids: &[u32]) -> String {
     pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-fn restrict(m: &mut Measurement, pids: &[u32]) {
+fn restrict(m: &mut Interval, pids: &[u32]) {
     m.retain_servers(|server| pids.contains(&server.pid));
 }
 

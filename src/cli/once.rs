@@ -23,7 +23,7 @@ use super::standing::{self, Standing};
 use crate::engine::engines::Engines;
 use crate::history::remote;
 use crate::live::{Change, CpuWatch};
-use crate::model::{Measurement, Snapshot};
+use crate::model::{Interval, Snapshot};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
@@ -211,7 +211,7 @@ pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> 
                 }
             };
             let last = run.sampler.finish()?;
-            sink.write(&Measurement::between(&first, &last))?;
+            sink.write(&Interval::between(&first, &last))?;
             status
         }
     };
@@ -353,7 +353,7 @@ impl Run<'_> {
                 }
                 self.sampler.snapshot()?
             };
-            sink.write(&Measurement::between(&earlier, &later))?;
+            sink.write(&Interval::between(&earlier, &later))?;
             if is_last {
                 return Ok(status);
             }
@@ -439,7 +439,7 @@ impl Sink {
     }
 
     /// Which conditions hold, in the form that goes behind a table; in JSON and beside a CSV it has another.
-    fn judge(&mut self, measurement: &Measurement) -> String {
+    fn judge(&mut self, measurement: &Interval) -> String {
         let style = &self.options.style;
         let before: Vec<&OfServer> = self.standing.failing(&measurement.servers).collect();
         if self.fail_on.is_empty() {
@@ -485,7 +485,7 @@ impl Sink {
     }
 
     /// What cannot be written to the file is printed instead: it cannot be measured again.
-    fn write(&mut self, measurement: &Measurement) -> anyhow::Result<()> {
+    fn write(&mut self, measurement: &Interval) -> anyhow::Result<()> {
         self.options.interval = self.series.then_some(self.written);
         self.written += 1;
         let said = self.judge(measurement);

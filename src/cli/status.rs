@@ -20,7 +20,7 @@ use super::standing;
 use crate::engine::engines::Engines;
 use crate::history::remote::{self, RemoteError, StandingOf};
 use crate::live::{self, Live};
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::render::{Paint, Style};
 use crate::server::who::selection::Selection;
 use crate::text::{duration_in_words, escape, escape_sentence};
@@ -114,7 +114,7 @@ fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
         progress.tick();
     }
     let last = live.stop()?;
-    let m = Measurement::between(&first, &last);
+    let m = Interval::between(&first, &last);
     session::tell_unmatched(&m.servers, &arguments.names);
     let verdicts = of_window(&m, &Thresholds::default(), &State::ALL, Instant::now());
     let names = fail_on::names(&m.servers);

@@ -18,7 +18,7 @@ use crate::engine::engines::Engines;
 use crate::history::remote;
 use crate::host;
 use crate::live::{self, Live};
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::once::render;
 use crate::render::{By, Options as Printed, Style};
 use crate::server::who::selection::Selection;
@@ -216,7 +216,7 @@ fn starter(session: Session, long_run: LongRunArgs, names: NameArgs) -> Start {
 }
 
 /// What was seen stays on the terminal when the view has gone.
-fn print_summary(m: &Measurement, options: &Printed) -> anyhow::Result<()> {
+fn print_summary(m: &Interval, options: &Printed) -> anyhow::Result<()> {
     let mut text = Vec::new();
     render(m, options, &mut text)?;
     print(&text)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::model::histogram::lower_edge;
-use crate::model::{FileRow, InFlight, Measurement, Op, ServerId, Stats, Target, Via};
+use crate::model::{FileRow, InFlight, Interval, Op, ServerId, Stats, Target, Via};
 use crate::verdict::{State, Verdict, is_failure_of_durability};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -127,7 +127,7 @@ impl Watch {
     }
 
     /// What the interval had.
-    pub fn operations(&mut self, m: &Measurement) -> Vec<Event> {
+    pub fn operations(&mut self, m: &Interval) -> Vec<Event> {
         let mut events: Vec<Event> = self.in_flight(&m.in_flight).collect();
         // What had happened before the first look belongs to no interval.
         if !m.span.duration.is_zero() {
@@ -180,7 +180,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A second of totals so far, after a second of totals before.
-    fn second(before: &[FileRow], files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
+    fn second(before: &[FileRow], files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Interval {
         let begin = Instant::now();
         let snapshot = |taken, files| Snapshot {
             servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))],
@@ -188,7 +188,7 @@ mod tests {
             in_flight: in_flight.clone(),
             ..Snapshot::empty(taken, SystemTime::UNIX_EPOCH, quiet().setup)
         };
-        Measurement::between(&snapshot(begin, before.to_vec()), &snapshot(begin + SECOND, files))
+        Interval::between(&snapshot(begin, before.to_vec()), &snapshot(begin + SECOND, files))
     }
 
     fn redo(syncs: &[(u64, u64)]) -> FileRow {

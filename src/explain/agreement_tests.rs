@@ -12,7 +12,7 @@ use super::innodb;
 use super::waits::{Account, Committer, Part, Phase, Processors, Who};
 use super::{Explanation, page};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Measurement, Op, Role};
+use crate::model::{Interval, Op, Role};
 use crate::render::Style;
 use crate::server::mysql::status::client::Client;
 use crate::server::mysql::status::reading::Reading;
@@ -21,7 +21,7 @@ const SECONDS: u64 = 10;
 const TRANSACTIONS: u64 = 40_000;
 
 /// Syncs of a millisecond each.
-fn measurement(redo: u64, binlog: u64) -> Measurement {
+fn measurement(redo: u64, binlog: u64) -> Interval {
     let row = |inode, role, n| {
         fixture::row(MYSQL, inode, "/d/x", role, Op::Fdatasync, fixture::stats(&[(n, 1_000_000)]))
     };
@@ -51,7 +51,7 @@ fn readings(groups: Option<u64>, variables: &[(&str, &str)]) -> (Reading, Readin
 }
 
 fn explained(
-    measurement: Measurement,
+    measurement: Interval,
     (from, to): &(Reading, Reading),
     idle: Option<f64>,
     waits: Account,

@@ -18,7 +18,7 @@ use crate::linux::blocking::Threads;
 use crate::linux::priority::Punctual;
 use crate::linux::processors::ProcessorTimes;
 use crate::linux::storage::Storage;
-use crate::model::{Engine, InFlight, Measurement, Role, Server, Snapshot};
+use crate::model::{Engine, InFlight, Interval, Role, Server, Snapshot};
 use crate::probe::{LOGS, TimerProbe, TimerSamples, WaitError};
 use crate::sampler::Sampler;
 use crate::server::asking::Scope;
@@ -221,9 +221,9 @@ impl<C: Explained> CommitWatch<C> {
     /// `waits`: how those syncs spent their time.
     pub fn finish(
         mut self,
-        measurement: &Measurement,
+        measurement: &Interval,
         begun: &[InFlight],
-        until: &Measurement,
+        until: &Interval,
         waits: &Account,
     ) -> Commits {
         self.punctual = None;
@@ -285,7 +285,7 @@ fn sentence(error: &str) -> String {
 /// One file of each of these roles, the logs first, and the data directory.
 fn places<'a>(
     server: &Server,
-    measurement: &Measurement,
+    measurement: &Interval,
     roles: impl Iterator<Item = &'a Role>,
 ) -> Vec<PathBuf> {
     let of = |role: &Role| {

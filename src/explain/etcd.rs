@@ -69,13 +69,13 @@ mod tests {
 
     use super::*;
     use crate::model::fixture::{self, MYSQL};
-    use crate::model::{Measurement, Op, Server};
+    use crate::model::{Interval, Op, Server};
 
     fn standing(server: &Server, syncs: u64, counted: Option<u64>) -> (Standing, String) {
         let log = "/d/member/wal/0000000000000000-0000000000000000.wal";
         let row = fixture::row(MYSQL, 1, log, Role::Wal, Op::Fdatasync, fixture::stats(&[(syncs, 5)]));
         let files = Vec::from_iter((syncs > 0).then_some(row));
-        let measurement: Measurement = fixture::with_files(fixture::quiet(), files, Vec::new());
+        let measurement: Interval = fixture::with_files(fixture::quiet(), files, Vec::new());
         let at = |n: u64| Reading::from_pairs([(WAL, n), (COMMITS, n)]);
         let (from, to) = (at(10), at(10 + counted.unwrap_or(0)));
         let status = counted.map(|_| (&from, &to));

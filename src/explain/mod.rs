@@ -20,13 +20,13 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use self::commits::Throughput;
-use crate::model::{Measurement, Op, Role, Via, durability};
+use crate::model::{Interval, Op, Role, Via, durability};
 use crate::server::mysql::durable_writes::DurableWrites;
 
 /// The content of the page and of the JSON object.
 #[derive(Debug)]
 pub(crate) struct Explanation {
-    pub measurement: Measurement,
+    pub measurement: Interval,
     pub waits: waits::Account,
     pub processors: waits::Processors,
     /// The filesystems that were synced.
@@ -40,7 +40,7 @@ pub(crate) struct Explanation {
 
 /// Which syncs have no thread that could be seen to wait. A sentence without its full stop. None: each had
 /// one.
-pub(crate) fn without_thread(measurement: &Measurement) -> Option<String> {
+pub(crate) fn without_thread(measurement: &Interval) -> Option<String> {
     let rows = measurement.roles.iter().filter(|row| row.op.via() != Via::Call);
     let requests: u64 = rows.map(|row| row.stats.count).sum();
     (requests > 0).then(|| {

@@ -5,10 +5,10 @@ use super::*;
 use crate::explain::audit::render;
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Durability, Measurement, Op, Server};
+use crate::model::{Durability, Interval, Op, Server};
 
 /// Ten seconds with so many syncs of what is appended.
-fn measurement(syncs: u64) -> Measurement {
+fn measurement(syncs: u64) -> Interval {
     let log = "/d/appendonlydir/appendonly.aof.1.incr.aof";
     let row = fixture::row(MYSQL, 1, log, Role::Aof, Op::Fdatasync, fixture::stats(&[(syncs, 1_000_000)]));
     let files = Vec::from_iter((syncs > 0).then_some(row));
@@ -25,7 +25,7 @@ fn audited(syncs: u64, changes: u64, settings: &[(&'static str, &'static str)], 
 }
 
 fn audited_of(
-    measurement: &Measurement,
+    measurement: &Interval,
     changes: u64,
     before: &[(&'static str, &'static str)],
     settings: &[(&'static str, &'static str)],
@@ -106,7 +106,7 @@ fn nothing_is_broken_that_was_not_promised_for_all_of_the_window_or_is_under_way
     }
     let one =
         fixture::in_flight(Role::Aof, "/d/appendonlydir/appendonly.aof.1.incr.aof", Duration::from_secs(9));
-    let hangs = Measurement { in_flight: vec![one], ..measurement(0) };
+    let hangs = Interval { in_flight: vec![one], ..measurement(0) };
     assert_eq!(standing(audited_of(&hangs, 100, &[], &[], "")), "unseen");
     assert_eq!(standing(audited(0, 100, &[], "")), "BROKEN");
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::{
-    FileInfo, FileRow, InFlight, Measurement, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
+    FileInfo, FileRow, InFlight, Interval, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
     ServerId, Stats, Table, Target, UnsyncedRow, WholeDisks,
 };
 use crate::server::who::shares::fairly;
@@ -27,7 +27,7 @@ const MOST_DEVICES: usize = 16;
 const MOST_FAILURES: usize = 50;
 
 /// `files`: how many rows by file are kept; those with failures first, then those that took most time.
-pub(super) fn limited(interval: &Measurement, files: usize) -> Measurement {
+pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     let owners = Owners::of(&interval.servers);
     let by_role = |rows: &Table<RoleRow>| {
         let kept = most_important(rows, MOST_ROLES, |row| &row.stats, |row| owners.owner(row.server));
@@ -69,7 +69,7 @@ pub(super) fn limited(interval: &Measurement, files: usize) -> Measurement {
     let mut unsynced = interval.unsynced.clone();
     unsynced.together.retain(|(server, role), _| role.is_serial() && is_kept(*server));
     unsynced.rows = of_unsynced(&interval.unsynced.rows, &owners);
-    Measurement {
+    Interval {
         span: interval.span,
         setup: interval.setup.clone(),
         lost: interval.lost,

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{Measurement, Setup};
+use crate::model::{Interval, Setup};
 
 pub use json::ReadError;
 pub(crate) use json::SCHEMA;
@@ -52,7 +52,7 @@ pub struct History {
     setup: Option<Arc<Setup>>,
     moments: VecDeque<Kept>,
     /// The beginning of the next moment, if it came in parts.
-    begun: Option<Measurement>,
+    begun: Option<Interval>,
     tables: Tables,
     /// Of all moments.
     length: Duration,
@@ -94,7 +94,7 @@ impl History {
 
     /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what
     /// there is no room for.
-    pub fn push(&mut self, measurement: &Measurement) {
+    pub fn push(&mut self, measurement: &Interval) {
         let moment = self.completed_by(measurement);
         self.setup = Some(measurement.setup.clone());
         self.insert(&moment);
@@ -105,13 +105,13 @@ impl History {
     }
 
     /// A part of the next moment: snapshots that are taken in between do not make moments shorter.
-    pub(crate) fn push_part(&mut self, measurement: &Measurement) {
+    pub(crate) fn push_part(&mut self, measurement: &Interval) {
         self.begun = Some(self.completed_by(measurement));
     }
 
     /// What has begun and this as one, with no more rows than there is room for, however many parts there
     /// are.
-    fn completed_by(&mut self, measurement: &Measurement) -> Measurement {
+    fn completed_by(&mut self, measurement: &Interval) -> Interval {
         let last = limited(measurement, self.options.files);
         let Some(mut moment) = self.begun.take() else { return last };
         moment.append(last);
@@ -123,7 +123,7 @@ impl History {
         moment
     }
 
-    fn insert(&mut self, moment: &Measurement) {
+    fn insert(&mut self, moment: &Interval) {
         let packed = self.tables.pack(moment);
         for row in moment.files.iter().chain(&moment.failures).chain(&moment.writes) {
             self.tables.files.update(&(row.server, row.target), row.info.clone());
@@ -160,11 +160,11 @@ impl History {
     }
 
     /// Oldest first.
-    pub fn moments(&self) -> impl DoubleEndedIterator<Item = Measurement> {
+    pub fn moments(&self) -> impl DoubleEndedIterator<Item = Interval> {
         self.moments.iter().filter_map(|kept| self.unpack(kept))
     }
 
-    fn unpack(&self, kept: &Kept) -> Option<Measurement> {
+    fn unpack(&self, kept: &Kept) -> Option<Interval> {
         self.tables.unpack(kept.read()?, self.setup.clone()?).ok()
     }
 
@@ -202,12 +202,12 @@ impl History {
 
     /// The moments that ended after `from` and not after `to`, by the wall clock of their time. None: there
     /// are none.
-    pub fn between(&self, from: SystemTime, to: SystemTime) -> Option<Measurement> {
+    pub fn between(&self, from: SystemTime, to: SystemTime) -> Option<Interval> {
         self.merge(self.moments.iter().filter(|kept| kept.end > from && kept.end <= to))
     }
 
     /// The latest moments, so many that they cover `length`, or all. Whatever happened to the wall clock.
-    pub fn last(&self, length: Duration) -> Option<Measurement> {
+    pub fn last(&self, length: Duration) -> Option<Interval> {
         let mut covered = Duration::ZERO;
         let wanted = self.moments.iter().rev().take_while(|kept| {
             let more = covered < length;
@@ -218,7 +218,7 @@ impl History {
         self.merge(self.moments.iter().skip(self.moments.len() - wanted))
     }
 
-    fn merge<'a>(&'a self, kept: impl Iterator<Item = &'a Kept>) -> Option<Measurement> {
+    fn merge<'a>(&'a self, kept: impl Iterator<Item = &'a Kept>) -> Option<Interval> {
         kept.filter_map(|kept| self.unpack(kept)).reduce(|mut sum, moment| {
             sum.append(moment);
             sum

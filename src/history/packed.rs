@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::dictionary::Dictionary;
 use crate::model::histogram::{BUCKETS, Histogram};
 use crate::model::{
-    Backlog, Completions, DeviceRow, FileInfo, FileRow, InFlight, Lost, Max, Measurement, NeighbourRow, Op,
+    Backlog, Completions, DeviceRow, FileInfo, FileRow, InFlight, Interval, Lost, Max, NeighbourRow, Op,
     Rest, Role, RoleRow, Row, Server, ServerId, Setup, Span, Stats, Table, Target, Unsynced, UnsyncedRow,
     WholeDisks,
 };
@@ -161,7 +161,7 @@ pub struct Inconsistent;
 
 impl Tables {
     /// Packs a moment; what it refers to is held until it is released.
-    pub fn pack(&mut self, moment: &Measurement) -> Packed {
+    pub fn pack(&mut self, moment: &Interval) -> Packed {
         let Tables { servers, files, neighbours } = self;
         let packed_unsynced = |row: &UnsyncedRow| PackedUnsynced {
             file: files.hold(&(row.server, row.target), || row.info.clone()),
@@ -246,7 +246,7 @@ impl Tables {
         }
     }
 
-    pub(crate) fn unpack(&self, packed: Packed, setup: Arc<Setup>) -> Result<Measurement, Inconsistent> {
+    pub(crate) fn unpack(&self, packed: Packed, setup: Arc<Setup>) -> Result<Interval, Inconsistent> {
         let server = |id| self.servers.get(id).ok_or(Inconsistent);
         let role = |row: PackedRole| {
             Ok(RoleRow {
@@ -300,7 +300,7 @@ impl Tables {
         });
         let unwatched = packed.unwatched.into_iter().map(|row| Ok((*server(row.server)?.0, row.count)));
         let servers = packed.servers.into_iter().map(|id| Ok(server(id)?.1.clone()));
-        Ok(Measurement {
+        Ok(Interval {
             span: Span {
                 start: wall_clock(packed.start_ns),
                 end: wall_clock(packed.end_ns),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::{History, Kept};
-use crate::model::{Measurement, Role, ServerId, Stats};
+use crate::model::{Interval, Role, ServerId, Stats};
 
 /// Some seconds.
 #[derive(Clone, Debug)]
 pub struct Part {
-    pub interval: Measurement,
+    pub interval: Interval,
     pub servers: BTreeMap<ServerId, Standout>,
 }
 
@@ -66,7 +66,7 @@ impl History {
     }
 
     fn part<'a>(&self, kept: impl Iterator<Item = &'a Kept>) -> Option<Part> {
-        let mut sum: Option<Measurement> = None;
+        let mut sum: Option<Interval> = None;
         let mut servers: BTreeMap<ServerId, Standout> = BTreeMap::new();
         for moment in kept.filter_map(|kept| self.unpack(kept)) {
             stand_out(&moment, &mut servers);
@@ -85,7 +85,7 @@ fn busy_for(stats: &Stats, oldest: Duration, over: Duration) -> Duration {
     if oldest >= over { over } else { Duration::from_nanos(stats.sum_ns).min(over) }
 }
 
-fn stand_out(moment: &Measurement, servers: &mut BTreeMap<ServerId, Standout>) {
+fn stand_out(moment: &Interval, servers: &mut BTreeMap<ServerId, Standout>) {
     let mut roles: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
     for row in &moment.roles {
         roles.entry((row.server, row.role)).or_default().0.merge(&row.stats);
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
     use crate::history::Options;
     use crate::model::fixture::*;
-    use crate::model::{Measurement, Op};
+    use crate::model::{Interval, Op};
 
-    fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Measurement {
+    fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Interval {
         let redo = row(
             MYSQL,
             1,
@@ -133,7 +133,7 @@ mod tests {
         );
         let in_flight: Vec<_> =
             stuck.map(|age| in_flight(Role::Binlog, "/d/b", Duration::from_secs(age))).into_iter().collect();
-        let mut one = Measurement { in_flight, ..with_files(quiet(), vec![redo], Vec::new()) };
+        let mut one = Interval { in_flight, ..with_files(quiet(), vec![redo], Vec::new()) };
         one.span.duration = Duration::from_secs(1);
         one.span.start += Duration::from_secs(second);
         one.span.end = one.span.start + one.span.duration;

@@ -12,7 +12,7 @@ fn history(length: u64, bytes: usize) -> History {
 }
 
 /// The interval of a second that begins `second` seconds after the first one.
-fn at(second: u64, mut measurement: Measurement) -> Measurement {
+fn at(second: u64, mut measurement: Interval) -> Interval {
     measurement.span.duration = Duration::from_secs(1);
     measurement.span.start += Duration::from_secs(second);
     measurement.span.end = measurement.span.start + measurement.span.duration;
@@ -49,7 +49,7 @@ fn device(written_bytes: u64) -> DeviceRow {
 #[test]
 fn of_several_moments_what_is_unsynced_is_the_last_ones_and_the_most_of_any() {
     let mut history = History::new(Options::default());
-    let second = |n, rows: Vec<UnsyncedRow>| Measurement {
+    let second = |n, rows: Vec<UnsyncedRow>| Interval {
         unsynced: Unsynced { rows: rows.into(), dropped: 1, ..Unsynced::default() },
         devices: vec![device(1_000 * (n + 1))].into(),
         ..at(n, quiet())
@@ -128,7 +128,7 @@ fn nothing_holds_on_to_what_a_forgotten_moment_referred_to() {
     full.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)].into(), together, dropped: 5 };
     history.push(&at(0, full));
     assert!(history.tables.servers.iter().count() > 0);
-    let nobody = Measurement { servers: Default::default(), ..quiet() };
+    let nobody = Interval { servers: Default::default(), ..quiet() };
     (1..5).for_each(|second| history.push(&at(second, nobody.clone())));
     let tables = &history.tables;
     let left = (tables.servers.iter().count(), tables.files.iter().count(), tables.neighbours.iter().count());
@@ -307,7 +307,7 @@ fn syncs_in_flight_are_counted_with_the_oldest() {
         tid: seconds as u32,
         ..in_flight(Role::Redo, "/d/a", Duration::from_secs(seconds))
     };
-    let measurement = Measurement { in_flight: vec![sync(2), sync(9), sync(1)], ..quiet() };
+    let measurement = Interval { in_flight: vec![sync(2), sync(9), sync(1)], ..quiet() };
     let mut history = History::new(Options::default());
     history.push(&measurement);
     let moment = history.moments().next().unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use super::History;
 use crate::model::{
-    Errors, FileRow, InFlight, Lost, Max, Measurement, Op, Role, RoleRow, SATURATED, ServerId, Stats, Table,
+    Errors, FileRow, InFlight, Interval, Lost, Max, Op, Role, RoleRow, SATURATED, ServerId, Stats, Table,
     Target, Unsynced, UnsyncedRow, unsynced_roles,
 };
 
@@ -126,7 +126,7 @@ impl Run {
 }
 
 impl Troubles {
-    pub fn record(&mut self, m: &Measurement) {
+    pub fn record(&mut self, m: &Interval) {
         let span = (m.span.start, m.span.end);
         self.span = Some((self.span.map_or(span.0, |(first, _)| first), span.1));
         self.duration += m.span.duration;
@@ -295,7 +295,7 @@ impl Troubles {
         }
     }
 
-    fn add_busy(&mut self, span: Span, m: &Measurement) {
+    fn add_busy(&mut self, span: Span, m: &Interval) {
         let duration = m.span.duration;
         if duration.is_zero() {
             return;

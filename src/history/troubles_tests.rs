@@ -4,8 +4,8 @@ use super::*;
 use crate::history::{Options, What};
 use crate::model::fixture::*;
 
-fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Measurement {
-    let mut m = Measurement { in_flight, ..with_files(quiet(), files, Vec::new()) };
+fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Interval {
+    let mut m = Interval { in_flight, ..with_files(quiet(), files, Vec::new()) };
     m.span.start += Duration::from_secs(number);
     m.span.duration = Duration::from_secs(1);
     m.span.end = m.span.start + m.span.duration;
@@ -28,7 +28,7 @@ fn at(number: u64) -> SystemTime {
 }
 
 /// The same by both ways: as a session, and out of a history.
-fn both(moments: &[Measurement]) -> [Troubles; 2] {
+fn both(moments: &[Interval]) -> [Troubles; 2] {
     let mut session = Troubles::default();
     let mut history = History::new(Options::default());
     for m in moments {
@@ -65,7 +65,7 @@ fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
         let (now, most) = (none, none);
         UnsyncedRow { server: row.server, target: row.target, info: row.info, now, most, possibly_lost }
     };
-    let moment = |number, rows, dropped| Measurement {
+    let moment = |number, rows, dropped| Interval {
         unsynced: Unsynced { rows: Vec::into(rows), dropped, ..Unsynced::default() },
         ..second(number, Vec::new(), Vec::new())
     };

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use crate::linux::lock;
-use crate::model::{Measurement, Snapshot};
+use crate::model::{Interval, Snapshot};
 
 /// A snapshot, and what happened since the one before it in the same stream. The interval of the first one
 /// has no length: it holds what was counted while the probes were being attached.
 #[derive(Clone, Debug)]
 pub struct Published {
     pub snapshot: Arc<Snapshot>,
-    pub interval: Arc<Measurement>,
+    pub interval: Arc<Interval>,
 }
 
 impl Published {
@@ -20,7 +20,7 @@ impl Published {
     }
 
     pub fn after(before: &Snapshot, snapshot: Snapshot) -> Published {
-        let interval = Arc::new(Measurement::between(before, &snapshot));
+        let interval = Arc::new(Interval::between(before, &snapshot));
         Published { snapshot: Arc::new(snapshot), interval }
     }
 

@@ -136,7 +136,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
 }
 
 /// The server of a measurement, as PostgreSQL.
-pub fn of_postgres(mut m: Measurement) -> Measurement {
+pub fn of_postgres(mut m: Interval) -> Interval {
     let mysql = Arc::make_mut(&mut m.servers[0]);
     let port = mysql.ports[0];
     *mysql = server(mysql.id, "postgres", "PostgreSQL 15.14", port);
@@ -232,25 +232,25 @@ pub fn setup(ops: &[Op]) -> Arc<Setup> {
 }
 
 /// An interval in which nothing happened and nothing was lost.
-pub fn quiet() -> Measurement {
+pub fn quiet() -> Interval {
     let start = SystemTime::UNIX_EPOCH + Duration::from_millis(1_779_962_581_250);
     let duration = Duration::from_millis(1_368);
     let span = Span { start, end: start + duration, duration, monotonic: duration, sequence: 1, parts: 1 };
-    Measurement {
+    Interval {
         span,
         servers: vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))].into(),
-        ..Measurement::empty(setup(&[Op::Fsync, Op::Fdatasync]))
+        ..Interval::empty(setup(&[Op::Fsync, Op::Fdatasync]))
     }
 }
 
 /// The same figures of another time.
-pub fn lasting(duration: Duration, mut m: Measurement) -> Measurement {
+pub fn lasting(duration: Duration, mut m: Interval) -> Interval {
     m.span.duration = duration;
     m
 }
 
 /// A MySQL server with 16 connections of 1,000 autocommit inserts each.
-pub fn busy() -> Measurement {
+pub fn busy() -> Interval {
     let (redo, binlog) = ([87.0, 200.0, 675.0, 1_700.0], [110.0, 253.0, 698.0, 3_100.0]);
     let of = |inode, path: &str, role, op, stats| {
         row(MYSQL, inode, &format!("/var/lib/mysql/{path}"), role, op, stats)
@@ -285,16 +285,16 @@ pub fn busy() -> Measurement {
 }
 
 pub(crate) fn with_files(
-    m: Measurement,
+    m: Interval,
     files: impl Into<Table<FileRow>>,
     threads: impl Into<Table<ThreadRow>>,
-) -> Measurement {
+) -> Interval {
     let files = files.into();
-    Measurement { roles: roles_of(&files), files, threads: threads.into(), ..m }
+    Interval { roles: roles_of(&files), files, threads: threads.into(), ..m }
 }
 
 /// The MySQL server of [`busy`] and a MariaDB server with its default sync_binlog=0, on one device.
-pub(crate) fn two_servers() -> Measurement {
+pub(crate) fn two_servers() -> Interval {
     let mut m = busy();
     m.servers.push(Arc::new(server(MARIADB, "mariadbd", "MariaDB 11.8.3", 3307)));
     let path = "/srv/mariadb/ib_logfile0";
@@ -304,7 +304,7 @@ pub(crate) fn two_servers() -> Measurement {
 }
 
 /// Names chosen to break the terminal, the JSON, the CSV or the reader.
-pub fn hostile() -> Measurement {
+pub fn hostile() -> Interval {
     let mut m = busy();
     let raw = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     let mut files = vec![

@@ -28,11 +28,11 @@ pub struct Span {
 
 /// One interval: the difference of two snapshots. Rows without any activity are omitted.
 ///
-/// Intervals that follow each other are put together by [`append`](Measurement::append), in which order does
-/// not matter; [`between`](Measurement::between) the first and the last of several snapshots is the sum of
+/// Intervals that follow each other are put together by [`append`](Interval::append), in which order does
+/// not matter; [`between`](Interval::between) the first and the last of several snapshots is the sum of
 /// those in between, but for maxima that only a short interval knows exactly.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Measurement {
+pub struct Interval {
     pub span: Span,
     pub setup: Arc<Setup>,
     pub lost: Lost,
@@ -81,9 +81,9 @@ impl Rest {
     }
 }
 
-impl Measurement {
+impl Interval {
     /// What happened between two snapshots of the same tracing session.
-    pub fn between(earlier: &Snapshot, later: &Snapshot) -> Measurement {
+    pub fn between(earlier: &Snapshot, later: &Snapshot) -> Interval {
         let known: BTreeSet<ServerId> = later.servers.iter().map(|server| server.id).collect();
         // A server that has been forgotten was merged as well.
         let heir = |server| if known.contains(&server) { server } else { ServerId::ENDED };
@@ -136,7 +136,7 @@ impl Measurement {
         };
         let mut in_flight = later.in_flight.clone();
         in_flight.sort_by_key(|sync| std::cmp::Reverse(sync.age));
-        Measurement {
+        Interval {
             span: Span {
                 start: earlier.taken_wall,
                 end: later.taken_wall,
@@ -169,8 +169,8 @@ impl Measurement {
 
     /// Of no time.
     #[cfg(test)]
-    pub(crate) fn empty(setup: Arc<Setup>) -> Measurement {
-        Measurement {
+    pub(crate) fn empty(setup: Arc<Setup>) -> Interval {
+        Interval {
             span: Span {
                 start: SystemTime::UNIX_EPOCH,
                 end: SystemTime::UNIX_EPOCH,
@@ -199,7 +199,7 @@ impl Measurement {
     }
 
     /// Makes this the interval that ends with `later`, which follows it.
-    pub fn append(&mut self, later: Measurement) {
+    pub fn append(&mut self, later: Interval) {
         if self.span.parts == 0 {
             *self = later;
             return;
@@ -501,22 +501,22 @@ mod tests {
         let shares: Vec<f64> = snapshots
             .windows(2)
             .map(|two| {
-                let m = Measurement::between(&two[0], &two[1]);
+                let m = Interval::between(&two[0], &two[1]);
                 assert_eq!((m.roles.len(), m.files.len()), (1, 1));
                 assert_eq!(m.files[0].stats.pending_ns, m.roles[0].stats.pending_ns);
                 m.roles[0].stats.in_flight_mean(m.span.duration)
             })
             .collect();
         assert_eq!(shares, [0.5, 1.0, 1.0, 1.0]);
-        let whole = Measurement::between(&snapshots[0], &snapshots[4]);
+        let whole = Interval::between(&snapshots[0], &snapshots[4]);
         assert_eq!(whole.roles[0].stats.in_flight_mean(whole.span.duration), 3.5 / 4.0);
         // One that began before anybody looked fills the interval; one that is new in the file's row, too.
-        let late = Measurement::between(&snapshots[0], &at(1, &none, &[9 * SECOND]));
+        let late = Interval::between(&snapshots[0], &at(1, &none, &[9 * SECOND]));
         assert_eq!(late.total().in_flight_mean(late.span.duration), 1.0);
         let unknown = Snapshot { files: Vec::new(), ..at(1, &none, &[9 * SECOND]) };
-        let unknown = Measurement::between(&snapshots[0], &unknown);
+        let unknown = Interval::between(&snapshots[0], &unknown);
         assert_eq!((unknown.files.len(), unknown.total().in_flight_mean(unknown.span.duration)), (0, 1.0));
-        let short = Measurement::between(&snapshots[0], &at(1, &none, &[SECOND / 20]));
+        let short = Interval::between(&snapshots[0], &at(1, &none, &[SECOND / 20]));
         assert_eq!(short.roles.len(), 0, "what is in flight for a moment is counted when it ends");
     }
 
@@ -554,7 +554,7 @@ mod tests {
             vec![of(MYSQL, 1, 5), of(MYSQL, 2, 7), gone(MYSQL, 3), of(MARIADB, 1, 4)],
         );
         let counts = |later: &Snapshot| {
-            let m = Measurement::between(&earlier, later);
+            let m = Interval::between(&earlier, later);
             let servers: Vec<_> = m.servers.iter().map(|server| server.id).collect();
             (m.files.iter().map(|row| (row.server, row.stats.count)).collect::<Vec<_>>(), servers)
         };
@@ -594,7 +594,7 @@ mod tests {
         assert_eq!(unwatched, [(MYSQL, 5), (MARIADB, 4)]);
         assert_eq!(unwatched_between(&[(MYSQL, 7)], &[(MYSQL, 7)]), []);
         // Two are of a process that is not known.
-        let mut m = Measurement {
+        let mut m = Interval {
             lost: Lost { unwatched: 11, preempted: 1, ..Lost::default() },
             unwatched,
             ..two_servers()

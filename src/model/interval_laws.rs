@@ -84,7 +84,7 @@ prop_compose! {
         unwatched in many((any_server(), 0..9u64)),
         written in 0..9u64,
         unsynced in any_unsynced_of_time(),
-    ) -> Measurement {
+    ) -> Interval {
         let (rows, stats) = rest;
         let span = Span { sequence: second, monotonic: Duration::from_secs(second), ..quiet().span };
         let device = DeviceRow {
@@ -94,7 +94,7 @@ prop_compose! {
             written_bytes: written,
             submitted_bytes: written,
         };
-        Measurement {
+        Interval {
             span,
             lost,
             servers: [MYSQL, MARIADB].map(|id| Arc::new(server(id, "mysqld", "MySQL 9.7.4", 1))).into_iter().collect(),
@@ -113,8 +113,8 @@ prop_compose! {
     }
 }
 
-fn together(parts: &[&Measurement]) -> Measurement {
-    let mut whole = Measurement::empty(quiet().setup);
+fn together(parts: &[&Interval]) -> Interval {
+    let mut whole = Interval::empty(quiet().setup);
     parts.iter().for_each(|part| whole.append((*part).clone()));
     whole
 }
@@ -132,20 +132,20 @@ proptest! {
 
     #[test]
     fn no_time_adds_nothing(a in any_interval()) {
-        let none = Measurement::empty(a.setup.clone());
+        let none = Interval::empty(a.setup.clone());
         prop_assert_eq!(&together(&[&none, &a]), &a);
         prop_assert_eq!(&together(&[&a, &none]), &a);
     }
 
     #[test]
     fn the_rows_of_some_servers_are_the_same_before_and_after(a in any_interval(), b in any_interval()) {
-        let of_mysql = |mut m: Measurement| {
+        let of_mysql = |mut m: Interval| {
             m.retain_servers(|server| server == MYSQL);
             m
         };
         // What is lost is a sum that is never less than nothing: of each part by itself.
         let all = |lost: Lost| Lost { unwatched: 999, ..lost };
-        let (a, b) = (Measurement { lost: all(a.lost), ..a }, Measurement { lost: all(b.lost), ..b });
+        let (a, b) = (Interval { lost: all(a.lost), ..a }, Interval { lost: all(b.lost), ..b });
         prop_assert_eq!(of_mysql(together(&[&a, &b])), together(&[&of_mysql(a), &of_mysql(b)]));
     }
 
@@ -168,9 +168,9 @@ proptest! {
             }
             snapshots.push(snapshot(number, &totals));
         }
-        let parts: Vec<_> = snapshots.windows(2).map(|two| Measurement::between(&two[0], &two[1])).collect();
+        let parts: Vec<_> = snapshots.windows(2).map(|two| Interval::between(&two[0], &two[1])).collect();
         let sum = together(&parts.iter().collect::<Vec<_>>());
-        let whole = Measurement::between(&snapshots[0], snapshots.last().unwrap());
+        let whole = Interval::between(&snapshots[0], snapshots.last().unwrap());
         prop_assert_eq!((sum.files.len(), sum.span.duration), (whole.files.len(), whole.span.duration));
         for (of_parts, of_whole) in sum.files.iter().zip(&whole.files) {
             // A maximum that a short interval knew only by its bucket may be a bucket's width too high.

@@ -1,5 +1,5 @@
 //! The data that every view reads: the counts up to a moment ([`Snapshot`]), and the difference of two of
-//! them ([`Measurement`]). Both are immutable plain data.
+//! them ([`Interval`]). Both are immutable plain data.
 
 mod completion;
 mod disks;
@@ -34,7 +34,7 @@ pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
 #[cfg(test)]
 pub(crate) use interval::roles_of;
-pub use interval::{Measurement, Rest, Span};
+pub use interval::{Interval, Rest, Span};
 pub(crate) use kinds::words;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use lost::{Amount, Effect, Exported, Loss, Lost};

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::model::{Measurement, Stats};
+use crate::model::{Interval, Stats};
 use crate::render::json::{length, seconds};
 use crate::render::rows::{Row, Subject, everyone, max_ns, nameless, rows};
 use crate::render::{By, Options};
@@ -45,7 +45,7 @@ fn subject_columns(by: By) -> &'static [&'static str] {
     }
 }
 
-pub(super) fn write(m: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(m: &Interval, options: &Options, out: &mut impl Write) -> io::Result<()> {
     let mut csv = csv::WriterBuilder::new().from_writer(out);
     if options.interval.is_none_or(|interval| interval == 0) {
         let figures = FIGURES.iter().map(|&name| match name {
@@ -110,7 +110,7 @@ fn subject(row: &Row, fields: &mut Vec<String>) {
     }
 }
 
-fn figures(row: &Row, m: &Measurement, fields: &mut Vec<String>) {
+fn figures(row: &Row, m: &Interval, fields: &mut Vec<String>) {
     let stats: &Stats = &row.stats;
     let optional = |ns: Option<u64>| ns.map(|ns| seconds(ns).to_string()).unwrap_or_default();
     let per_second = match m.span.duration.as_secs_f64() {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::model::fixture;
 
-    fn csv_of(m: &Measurement, by: By, interval: Option<usize>) -> String {
+    fn csv_of(m: &Interval, by: By, interval: Option<usize>) -> String {
         let mut out = Vec::new();
         write(m, &Options { by, interval, ..Options::default() }, &mut out).unwrap();
         String::from_utf8(out).unwrap()

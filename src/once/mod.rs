@@ -1,9 +1,9 @@
 //! `fsynctop once`: one measurement as a table with a reading, a histogram, JSON or CSV. Everything here is
-//! made from a [`Measurement`] alone, so a recording renders as a live interval does.
+//! made from a [`Interval`] alone, so a recording renders as a live interval does.
 
 use std::io::{self, Write};
 
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::render::{Options, Output, json};
 
 mod csv;
@@ -12,7 +12,7 @@ pub(crate) mod timeline;
 mod worst;
 
 /// Writes one measurement. Call it once per interval, with [`Options::interval`] counting up.
-pub fn render(measurement: &Measurement, options: &Options, out: &mut impl Write) -> io::Result<()> {
+pub fn render(measurement: &Interval, options: &Options, out: &mut impl Write) -> io::Result<()> {
     match options.output {
         Output::Table => out.write_all(options.style.finish(table::table(measurement, options)).as_bytes()),
         Output::Json => {

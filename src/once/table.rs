@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::history::Troubles;
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Backlog, Max, Measurement, RoleRow, Server, ServerId, Stats, UnsyncedRow, Via};
+use crate::model::{Backlog, Interval, Max, RoleRow, Server, ServerId, Stats, UnsyncedRow, Via};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
@@ -18,7 +18,7 @@ const NEIGHBOURS_SHOWN: usize = 3;
 const ROOM_FOR_ERRNOS: usize = 100;
 
 /// The whole text of one measurement.
-pub(super) fn table(m: &Measurement, options: &Options) -> String {
+pub(super) fn table(m: &Interval, options: &Options) -> String {
     let mut out = String::new();
     if options.interval.is_some_and(|interval| interval > 0) {
         out.push('\n');
@@ -44,13 +44,13 @@ pub(super) fn table(m: &Measurement, options: &Options) -> String {
 }
 
 /// What is to be said of a whole session, of which a table shows the last part.
-fn session(out: &mut String, session: &Troubles, m: &Measurement, options: &Options) {
+fn session(out: &mut String, session: &Troubles, m: &Interval, options: &Options) {
     let whole = format!("the whole session of {}", interval(session.duration));
     sentences(out, reading::of_window(session, &whole, m, options), options);
 }
 
 /// All servers, also one that only its rows still know.
-pub(super) fn servers(m: &Measurement) -> Vec<ServerId> {
+pub(super) fn servers(m: &Interval) -> Vec<ServerId> {
     let mut servers: Vec<ServerId> =
         m.servers.iter().map(|server: &std::sync::Arc<Server>| server.id).collect();
     let unknown = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
@@ -62,7 +62,7 @@ pub(super) fn servers(m: &Measurement) -> Vec<ServerId> {
     servers
 }
 
-fn section(out: &mut String, m: &Measurement, servers: &[ServerId], header: Vec<String>, options: &Options) {
+fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<String>, options: &Options) {
     for line in header {
         let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
     }
@@ -110,7 +110,7 @@ fn sentences(out: &mut String, sentences: Vec<reading::Sentence>, options: &Opti
     }
 }
 
-fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], options: &Options) {
+fn grid(out: &mut String, m: &Interval, servers: &[ServerId], rows: &[Row], options: &Options) {
     let style = &options.style;
     let shown = options.limit.unwrap_or(usize::MAX);
     let mut lines: Vec<Vec<Cell>> = rows
@@ -182,7 +182,7 @@ fn grid(out: &mut String, m: &Measurement, servers: &[ServerId], rows: &[Row], o
 
 /// A request has no thread of its own: a worker of the kernel may end what one thread of the server has
 /// begun.
-fn without_thread(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
+fn without_thread(out: &mut String, m: &Interval, servers: &[ServerId], style: &Style) {
     let is_one = |row: &&RoleRow| servers.contains(&row.server) && row.op.via() != Via::Call;
     let requests: u64 = m.roles.iter().filter(is_one).map(|row| row.stats.count).sum();
     if requests > 0 {
@@ -268,7 +268,7 @@ fn figure_columns() -> [Column; 9] {
     ]
 }
 
-fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
+fn subject(row: &Row, m: &Interval, style: &Style) -> Vec<Cell> {
     match row.subject {
         Subject::Role(role) => vec![role.name().to_owned().into()],
         Subject::Thread(thread) => {
@@ -292,7 +292,7 @@ fn subject(row: &Row, m: &Measurement, style: &Style) -> Vec<Cell> {
     }
 }
 
-fn figures(stats: &Stats, in_flight: String, m: &Measurement, style: &Style) -> Vec<Cell> {
+fn figures(stats: &Stats, in_flight: String, m: &Interval, style: &Style) -> Vec<Cell> {
     let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), duration);
     vec![
         count(stats.count).into(),
@@ -313,7 +313,7 @@ fn bytes(is_known: bool, stats: &Stats) -> Cell {
 
 /// To each file's first row, since what is unsynced is the file's and not one operation's. Files that had one
 /// path one after the other are one.
-fn add_unsynced(lines: &mut [Vec<Cell>], rows: &[Row], m: &Measurement) {
+fn add_unsynced(lines: &mut [Vec<Cell>], rows: &[Row], m: &Interval) {
     let mut seen = BTreeSet::new();
     for (cells, row) in lines.iter_mut().zip(rows) {
         let Subject::File(file) = row.subject else { continue };
@@ -364,7 +364,7 @@ fn errors(stats: &Stats, style: &Style) -> Cell {
 
 /// `also on /dev/vda: xtrabackup 41 syncs/s, p99 90 ms`: a line for each device, one for all where nobody
 /// else synced.
-fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<String> {
+fn neighbour_lines(m: &Interval, servers: &[ServerId], style: &Style) -> Vec<String> {
     let devices = device::devices(m, servers);
     if devices.is_empty() {
         return Vec::new();
@@ -393,7 +393,7 @@ fn neighbour_lines(m: &Measurement, servers: &[ServerId], style: &Style) -> Vec<
     lines.iter().flat_map(|line| style.wrap(line, 2)).collect()
 }
 
-fn neighbour(neighbour: &device::Neighbour, m: &Measurement, style: &Style) -> String {
+fn neighbour(neighbour: &device::Neighbour, m: &Interval, style: &Style) -> String {
     let name = style.name(neighbour.comm.as_bytes());
     let pid = neighbour.pid.map(|pid| format!(" {pid} (traced)")).unwrap_or_default();
     let stats = &neighbour.stats;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::model::fixture;
-use crate::model::{Backlog, FileRow, Max, Measurement, Op, Role, Stats, UnsyncedRow};
+use crate::model::{Backlog, FileRow, Interval, Max, Op, Role, Stats, UnsyncedRow};
 use crate::once::render;
 use crate::render::{By, Options, Output, Shown, Sort, Style};
 use crate::text::{is_deceptive, width};
@@ -15,13 +15,13 @@ fn options(by: By, columns: Option<usize>) -> Options {
     Options { by, style: Style { color: false, unicode: true, width: columns }, ..Options::default() }
 }
 
-fn rendered(m: &Measurement, options: &Options) -> String {
+fn rendered(m: &Interval, options: &Options) -> String {
     let mut out = Vec::new();
     render(m, options, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn incident() -> Measurement {
+fn incident() -> Interval {
     let mut m = fixture::busy();
     let path = "/var/lib/mysql/#innodb_redo/#ib_redo5";
     m.in_flight = vec![fixture::in_flight(Role::Redo, path, Duration::from_secs(12))];

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{render, table, worst};
 use crate::history::series::{Part, Standout, Worst};
 use crate::history::{Troubles, WorstMoment};
-use crate::model::{Measurement, Role, Server, ServerId, Stats};
+use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json::{self, length, seconds};
@@ -35,7 +35,7 @@ pub fn step(range: Duration) -> Duration {
 /// Writes a time line. `all`: its parts summed up; `troubles`: what went wrong in them.
 pub fn write(
     parts: &[Part],
-    all: &Measurement,
+    all: &Interval,
     troubles: &Troubles,
     options: &Options,
     out: &mut impl Write,
@@ -60,7 +60,7 @@ pub fn write(
     }
 }
 
-fn text(parts: &[Part], all: &Measurement, troubles: &Troubles, options: &Options) -> String {
+fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
     let servers = table::servers(all);
     let worst = worst::table(&troubles.worst_moments(), all, options);
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_of_the_logs_of_its_engine() {
-        let heading = |mut m: Measurement| {
+        let heading = |mut m: Interval| {
             let mut history = History::new(history::Options::default());
             m.span.duration = Duration::from_secs(1);
             m.span.end = m.span.start + m.span.duration;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::table;
 use crate::history::{What, WorstMoment};
-use crate::model::{Errors, Measurement, Op, Role};
+use crate::model::{Errors, Interval, Op, Role};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header::{self, clock};
 use crate::render::json::{length, seconds, split};
@@ -18,7 +18,7 @@ const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
 }
 
 /// Empty if nothing happened.
-pub(super) fn table(worst: &[WorstMoment], m: &Measurement, options: &Options) -> String {
+pub(super) fn table(worst: &[WorstMoment], m: &Interval, options: &Options) -> String {
     if worst.is_empty() {
         return String::new();
     }

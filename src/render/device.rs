@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Measurement, ServerId, Stats};
+use crate::model::{Interval, ServerId, Stats};
 use crate::render::Style;
 
 /// A process, or all processes of one name, that synced on a device beside the server.
@@ -49,7 +49,7 @@ pub(crate) struct Device {
 
 /// The devices on which these servers synced files, or have their data directory: names, and numbers as far
 /// as files on them were synced.
-pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<&'a str, BTreeSet<u32>> {
+pub(crate) fn used_by<'a>(m: &'a Interval, servers: &[ServerId]) -> BTreeMap<&'a str, BTreeSet<u32>> {
     let mut numbers: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for row in m.files.iter().filter(|row| servers.contains(&row.server)) {
         if let Some(name) = &row.info.device {
@@ -65,7 +65,7 @@ pub(crate) fn used_by<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeMap<
 }
 
 /// The filesystems of these servers' files, by name.
-pub(crate) fn filesystems<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTreeSet<&'a str> {
+pub(crate) fn filesystems<'a>(m: &'a Interval, servers: &[ServerId]) -> BTreeSet<&'a str> {
     let of_files = m.files.iter().filter(|row| servers.contains(&row.server));
     let of_servers = m.servers.iter().filter(|server| servers.contains(&server.id));
     of_files
@@ -76,7 +76,7 @@ pub(crate) fn filesystems<'a>(m: &'a Measurement, servers: &[ServerId]) -> BTree
 
 /// The devices that these servers use, with their neighbours: whoever syncs there, or elsewhere on the same
 /// disk.
-pub(crate) fn devices(m: &Measurement, servers: &[ServerId]) -> Vec<Device> {
+pub(crate) fn devices(m: &Interval, servers: &[ServerId]) -> Vec<Device> {
     let numbers = used_by(m, servers);
     // By its name; by its number where the two sides came to different names for one device; else by a disk,
     // for the first device that shares it.

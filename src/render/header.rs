@@ -3,7 +3,7 @@
 use super::Options;
 use super::rows::Row;
 use super::style::{Paint, Style};
-use crate::model::{InFlight, Measurement, Server, ServerId};
+use crate::model::{InFlight, Interval, Server, ServerId};
 use crate::text::{counted, duration_in_words, interval, rfc3339};
 
 /// Stuck syncs listed one by one; the rest is a count.
@@ -11,7 +11,7 @@ const STUCK_SHOWN: usize = 10;
 
 /// `mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s`; what is
 /// not known is left out.
-pub(crate) fn of_server(m: &Measurement, id: ServerId, options: &Options) -> Vec<String> {
+pub(crate) fn of_server(m: &Interval, id: ServerId, options: &Options) -> Vec<String> {
     let style = &options.style;
     let mut parts = Vec::new();
     match m.servers.iter().find(|server| server.id == id) {
@@ -22,11 +22,11 @@ pub(crate) fn of_server(m: &Measurement, id: ServerId, options: &Options) -> Vec
 }
 
 /// For a table of several servers.
-pub(crate) fn of_all(m: &Measurement, options: &Options) -> Vec<String> {
+pub(crate) fn of_all(m: &Interval, options: &Options) -> Vec<String> {
     lines(m, vec![format!("{} servers", m.servers.len())], options)
 }
 
-fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<String> {
+fn lines(m: &Interval, mut parts: Vec<String>, options: &Options) -> Vec<String> {
     parts.push(m.setup.mode.name().into());
     parts.push(interval(m.span.duration));
     if options.interval.is_some() {
@@ -37,7 +37,7 @@ fn lines(m: &Measurement, mut parts: Vec<String>, options: &Options) -> Vec<Stri
 }
 
 /// The server as its header begins: its name, escaped, and pid.
-pub(crate) fn name(m: &Measurement, id: ServerId, style: &Style) -> String {
+pub(crate) fn name(m: &Interval, id: ServerId, style: &Style) -> String {
     match m.servers.iter().find(|server| server.id == id) {
         Some(server) => name_of(server, style),
         None => format!("pid {}", id.pid),
@@ -75,13 +75,13 @@ fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
 }
 
 /// The syncs of these servers that hang, the oldest first.
-pub(crate) fn stuck<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<&'a InFlight> {
+pub(crate) fn stuck<'a>(m: &'a Interval, servers: &[ServerId], options: &Options) -> Vec<&'a InFlight> {
     let hangs = |sync: &&InFlight| servers.contains(&sync.server) && sync.age >= options.stuck_after;
     m.in_flight.iter().filter(hangs).collect()
 }
 
 /// A line for each: `STUCK for 12 s: redo fdatasync, thread ib_log_flush 31999, /var/lib/mysql/…`.
-pub(crate) fn stuck_lines(m: &Measurement, servers: &[ServerId], options: &Options) -> Vec<String> {
+pub(crate) fn stuck_lines(m: &Interval, servers: &[ServerId], options: &Options) -> Vec<String> {
     let style = &options.style;
     let stuck = stuck(m, servers, options);
     let mut lines = Vec::new();
@@ -117,7 +117,7 @@ pub(crate) fn describe_sync(sync: &InFlight, style: &Style) -> String {
 /// The mean number in flight of a row; for a log that the server serialises, how busy it is. A sync that
 /// began before the interval counts with its whole latency, so the quotient can exceed what is possible: a
 /// log is never more than 100 % busy.
-pub(crate) fn in_flight(row: &Row, m: &Measurement) -> String {
+pub(crate) fn in_flight(row: &Row, m: &Interval) -> String {
     let mean = row.stats.in_flight_mean(m.span.duration);
     match row.role() {
         Some(role) if role.is_serial() => format!("{:>3.0} % busy", (mean * 100.0).min(100.0)),

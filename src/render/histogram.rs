@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::style::{Paint, Style};
 use super::{header, rows};
 use crate::model::histogram::{FIRST_EXPONENT, Histogram, LAST_EXPONENT, midpoint};
-use crate::model::{Measurement, RoleRow, ServerId, Stats};
+use crate::model::{Interval, RoleRow, ServerId, Stats};
 use crate::text::{count, duration, width};
 
 /// Even steps before "and above".
@@ -25,7 +25,7 @@ struct Bar {
 }
 
 /// Draws every role and operation of these servers; those with few syncs are only named, unless all have few.
-pub(crate) fn draw(out: &mut String, m: &Measurement, servers: &[ServerId], style: &Style) {
+pub(crate) fn draw(out: &mut String, m: &Interval, servers: &[ServerId], style: &Style) {
     let drawable = |row: &&RoleRow| servers.contains(&row.server) && !row.stats.histogram.is_empty();
     let all_few = m.roles.iter().filter(drawable).all(|row| row.stats.count < FEW);
     let (few, drawn): (Vec<_>, Vec<_>) =

@@ -14,24 +14,24 @@ use super::{By, Options, reading};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
 use crate::model::{
-    Backlog, DeviceRow, FileRow, Measurement, Op, Server, ServerId, Stats, StorageStack, Table, Target,
+    Backlog, DeviceRow, FileRow, Interval, Op, Server, ServerId, Stats, StorageStack, Table, Target,
     ThreadRow, UnsyncedRole, UnsyncedRow,
 };
 use crate::text::{errno, is_deceptive, rfc3339};
 
 /// Writes the object and a newline.
-pub(crate) fn write(m: &Measurement, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(m: &Interval, out: &mut impl Write) -> io::Result<()> {
     write_visible(&of(m), out)
 }
 
 /// A measurement with at most so many files, and threads: those that come first in a table of them.
-pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schema::Measurement {
+pub(crate) fn limited(m: &Interval, options: &Options, limit: usize) -> schema::Measurement {
     let rows = |by| rows(m, &everyone(m), &Options { by, ..options.clone() });
     let (files, writes, threads) = (rows(By::File), rows(By::Writes), rows(By::Thread));
     let file = |row: &Row| if let Subject::File(file) = row.subject { Some(file.clone()) } else { None };
     let thread =
         |row: &Row| if let Subject::Thread(thread) = row.subject { Some(thread.clone()) } else { None };
-    let rows_left_out = Measurement { files: Table::default(), threads: Table::default(), ..m.clone() };
+    let rows_left_out = Interval { files: Table::default(), threads: Table::default(), ..m.clone() };
     let rest = |rows: &[Row]| {
         let rest = rows.get(limit..).unwrap_or_default();
         schema::Rest { rows: rest.len() as u64, count: rest.iter().map(|row| row.stats.count).sum() }
@@ -55,11 +55,11 @@ pub(crate) fn limited(m: &Measurement, options: &Options, limit: usize) -> schem
     }
 }
 
-fn file_row(row: &FileRow, m: &Measurement) -> schema::FileRow<schema::Figures> {
+fn file_row(row: &FileRow, m: &Interval) -> schema::FileRow<schema::Figures> {
     file(row, figures(Some(row.op), &row.stats, m.span.duration))
 }
 
-fn thread_row(row: &ThreadRow, m: &Measurement) -> schema::ThreadRow {
+fn thread_row(row: &ThreadRow, m: &Interval) -> schema::ThreadRow {
     schema::ThreadRow {
         pid: row.server.pid,
         tid: row.tid,
@@ -77,7 +77,7 @@ pub(crate) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io
 }
 
 /// A measurement in the shape of schema 1.
-pub(crate) fn of(m: &Measurement) -> schema::Measurement {
+pub(crate) fn of(m: &Interval) -> schema::Measurement {
     let figures = |op: Op, stats: &Stats| figures(Some(op), stats, m.span.duration);
     schema::Measurement {
         schema: 1,
@@ -221,11 +221,11 @@ fn file<Figures>(row: &FileRow, figures: Figures) -> schema::FileRow<Figures> {
     }
 }
 
-fn unsynced_where_watched<T>(m: &Measurement, of: impl FnOnce() -> T) -> Option<T> {
+fn unsynced_where_watched<T>(m: &Interval, of: impl FnOnce() -> T) -> Option<T> {
     m.setup.ops.contains(&Op::Write).then(of)
 }
 
-pub(crate) fn unsynced_roles(m: &Measurement) -> Vec<schema::UnsyncedRole> {
+pub(crate) fn unsynced_roles(m: &Interval) -> Vec<schema::UnsyncedRole> {
     let of = |row: &UnsyncedRole| schema::UnsyncedRole {
         pid: row.server.pid,
         role: row.role,
@@ -280,7 +280,7 @@ fn errors(stats: &Stats) -> BTreeMap<String, u64> {
 }
 
 /// What failed beside the syncs.
-pub(crate) fn failed(m: &Measurement) -> schema::Failed {
+pub(crate) fn failed(m: &Interval) -> schema::Failed {
     let (writeback, others): (Vec<&FileRow>, Vec<&FileRow>) =
         m.failures.iter().partition(|row| row.op == Op::Writeback);
     let failures =

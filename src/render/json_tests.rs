@@ -7,18 +7,18 @@ use crate::model::fixture;
 use crate::model::{Completions, Role};
 use crate::render::Sort;
 
-fn written(m: &Measurement) -> String {
+fn written(m: &Interval) -> String {
     let mut out = Vec::new();
     write(m, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn parsed(m: &Measurement) -> Value {
+fn parsed(m: &Interval) -> Value {
     serde_json::from_str(&written(m)).unwrap()
 }
 
 /// The measurement that docs/json.md shows: a row of each kind.
-fn documented() -> Measurement {
+fn documented() -> Interval {
     let mut m = fixture::busy();
     m.files.retain(|row| matches!(row.info.role, Role::Redo | Role::Tablespace));
     let first = m.files[0].target;

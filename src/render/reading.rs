@@ -3,7 +3,7 @@
 
 use super::device::Place;
 use super::{Options, device, header};
-use crate::model::{Measurement, Role, Server, ServerId, Stats, Via, durability};
+use crate::model::{Interval, Role, Server, ServerId, Stats, Via, durability};
 use crate::text::absence::{self, NoSync};
 use crate::text::{bytes, count, counted, duration_in_words, escape_sentence, percent, rate};
 
@@ -28,7 +28,7 @@ const TAIL_NS: u64 = 1_000_000;
 const SLOW_NS: u64 = 1_000_000_000;
 
 /// What one server's figures say, the most urgent first.
-pub(crate) fn of_server(m: &Measurement, server: ServerId, options: &Options) -> Vec<Sentence> {
+pub(crate) fn of_server(m: &Interval, server: ServerId, options: &Options) -> Vec<Sentence> {
     let scene = Scene { m, server, options };
     let total = scene.total();
     let mut sentences: Vec<Sentence> = Vec::new();
@@ -62,7 +62,7 @@ fn writes_of(scene: &Scene) -> Vec<Sentence> {
 }
 
 /// The same of each server, as it stands for itself.
-pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn written(m: &Interval, options: &Options) -> Vec<Sentence> {
     let of = |server: &std::sync::Arc<Server>| writes_of(&Scene { m, server: server.id, options });
     let mut said: Vec<Sentence> = m.servers.iter().flat_map(of).collect();
     said.extend(unsynced::unknown(m.unsynced.dropped, &m.setup.ops).map(Sentence::plain));
@@ -70,7 +70,7 @@ pub(crate) fn written(m: &Measurement, options: &Options) -> Vec<Sentence> {
 }
 
 /// Which syncs took longer than their engine's makers say they may, as it stands for itself.
-pub(crate) fn slower_than_they_may_be(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn slower_than_they_may_be(m: &Interval, options: &Options) -> Vec<Sentence> {
     let several = m.servers.len() > 1;
     let of = |server: &std::sync::Arc<Server>| {
         let whose = options.style.name(server.comm.as_bytes());
@@ -85,7 +85,7 @@ pub(crate) fn slower_than_they_may_be(m: &Measurement, options: &Options) -> Vec
 }
 
 /// What failed beside the syncs, of each server's files and of others: as it stands for itself.
-pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn failed_beside_syncs(m: &Interval, options: &Options) -> Vec<Sentence> {
     let of = |of: fn(&Scene) -> Vec<Sentence>| {
         m.servers.iter().flat_map(move |server| of(&Scene { m, server: server.id, options }))
     };
@@ -96,13 +96,13 @@ pub(crate) fn failed_beside_syncs(m: &Measurement, options: &Options) -> Vec<Sen
 }
 
 /// The last word: what is certain about all of it.
-pub(crate) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn confidence(m: &Interval, options: &Options) -> Vec<Sentence> {
     let unknown = unsynced::unknown(m.unsynced.dropped, &m.setup.ops).map(Sentence::plain);
     trouble::confidence(m, options).into_iter().chain(unknown).collect()
 }
 
 /// What was lost of the watched calls, and what was done by others.
-pub(crate) fn lost(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(crate) fn lost(m: &Interval, options: &Options) -> Vec<Sentence> {
     let mut sentences = trouble::missed(&m.lost, m.total().count);
     sentences.extend(trouble::answered(&m.lost, &m.servers));
     sentences.extend(unwatched(m, options));
@@ -111,7 +111,7 @@ pub(crate) fn lost(m: &Measurement, options: &Options) -> Vec<Sentence> {
 }
 
 /// What servers made durable by calls that are not watched.
-pub(crate) fn unwatched(m: &Measurement, options: &Options) -> Option<String> {
+pub(crate) fn unwatched(m: &Interval, options: &Options) -> Option<String> {
     trouble::unwatched_of_each(m, options)
 }
 

@@ -10,7 +10,7 @@ use crate::model::{FileId, FileInfo, FileRow, Op, Target};
 use crate::render::{Paint, Style};
 
 /// A measurement of one second with these files of the server.
-pub(super) fn second(files: Vec<FileRow>) -> Measurement {
+pub(super) fn second(files: Vec<FileRow>) -> Interval {
     let m = fixture::lasting(Duration::from_secs(1), fixture::quiet());
     fixture::with_files(m, files, Vec::new())
 }
@@ -27,7 +27,7 @@ pub(super) fn tablespace(latencies: &[(u64, u64)]) -> FileRow {
     row(MYSQL, 3, "/var/lib/mysql/shop/products.ibd", Role::Tablespace, Op::Fdatasync, stats(latencies))
 }
 
-fn said(m: &Measurement) -> Vec<String> {
+fn said(m: &Interval) -> Vec<String> {
     of_server(m, MYSQL, &Options::default()).into_iter().map(|sentence| sentence.text).collect()
 }
 
@@ -35,7 +35,7 @@ fn said(m: &Measurement) -> Vec<String> {
 pub(super) const NOT_WATCHED: &str =
     "Not watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.";
 
-fn certain(m: &Measurement) -> Vec<String> {
+fn certain(m: &Interval) -> Vec<String> {
     let mut said: Vec<String> =
         confidence(m, &Options::default()).into_iter().map(|sentence| sentence.text).collect();
     assert_eq!(said.pop().as_deref(), Some(NOT_WATCHED));
@@ -43,13 +43,13 @@ fn certain(m: &Measurement) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_says(m: &Measurement, sentence: &str) {
+fn assert_says(m: &Interval, sentence: &str) {
     let said = said(m);
     assert!(said.iter().any(|text| text == sentence), "not said: {sentence}\nbut: {said:#?}");
 }
 
 #[track_caller]
-fn assert_silent_on(m: &Measurement, word: &str) {
+fn assert_silent_on(m: &Interval, word: &str) {
     let said = said(m);
     assert!(!said.iter().any(|text| text.contains(word)), "{said:#?}");
 }
@@ -391,7 +391,7 @@ fn what_was_missed_is_counted() {
 
 #[test]
 fn each_other_loss_has_its_own_words() {
-    let with = |lost| certain(&Measurement { lost, ..fixture::busy() });
+    let with = |lost| certain(&Interval { lost, ..fixture::busy() });
     use crate::model::Lost;
     let none = Lost::default();
     assert_eq!(

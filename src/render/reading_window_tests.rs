@@ -12,7 +12,7 @@ use crate::render::Paint;
 
 #[test]
 fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room() {
-    let all_writes = |m: &mut Measurement| {
+    let all_writes = |m: &mut Interval| {
         let setup = crate::model::Setup { ops: Op::ALL.to_vec(), ..(*m.setup).clone() };
         m.setup = Arc::new(setup);
     };
@@ -44,7 +44,7 @@ fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room()
 }
 
 /// Moments of a second each, and what is said of them together.
-fn of_seconds(seconds: &[Measurement]) -> Vec<String> {
+fn of_seconds(seconds: &[Interval]) -> Vec<String> {
     let mut troubles = Troubles::default();
     for (at, m) in seconds.iter().enumerate() {
         let mut m = fixture::lasting(Duration::from_secs(1), m.clone());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::{By, Options, Sort};
 use crate::linux::mountinfo::format_device;
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{FileInfo, FileRow, Max, Measurement, Op, Role, ServerId, Stats, Target, ThreadRow};
+use crate::model::{FileInfo, FileRow, Interval, Max, Op, Role, ServerId, Stats, Target, ThreadRow};
 use crate::text::{duration_in_words, escape};
 
 /// What a row stands for.
@@ -55,29 +55,25 @@ fn raw_path(row: &FileRow) -> Vec<u8> {
 }
 
 /// The rows of these servers, sorted as the options say.
-pub(crate) fn rows<'a>(m: &'a Measurement, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
+pub(crate) fn rows<'a>(m: &'a Interval, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
     let mut rows = unsorted(m, servers, options.by);
     sort(&mut rows, options);
     rows
 }
 
 /// The same for people, to whom files that took each other's place are one row.
-pub(crate) fn rows_for_people<'a>(
-    m: &'a Measurement,
-    servers: &[ServerId],
-    options: &Options,
-) -> Vec<Row<'a>> {
+pub(crate) fn rows_for_people<'a>(m: &'a Interval, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
     let mut rows = one_row_for_each_path(unsorted(m, servers, options.by));
     sort(&mut rows, options);
     rows
 }
 
 /// All servers of a measurement, also those that only their rows still know.
-pub(crate) fn everyone(m: &Measurement) -> Vec<ServerId> {
+pub(crate) fn everyone(m: &Interval) -> Vec<ServerId> {
     m.servers.iter().map(|server| server.id).chain(m.roles.iter().map(|row| row.server)).collect()
 }
 
-fn unsorted<'a>(m: &'a Measurement, servers: &[ServerId], by: By) -> Vec<Row<'a>> {
+fn unsorted<'a>(m: &'a Interval, servers: &[ServerId], by: By) -> Vec<Row<'a>> {
     let mine = |server: &ServerId| servers.contains(server);
     match by {
         By::Role => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::keys::Press;
 use crate::history::History;
 use crate::live::{self, Published};
-use crate::model::{Measurement, Op, ServerId, Setup};
+use crate::model::{Interval, Op, ServerId, Setup};
 use crate::threads::Wait;
 use crate::verdict::OfServer;
 
@@ -94,7 +94,7 @@ pub(crate) enum Effect {
     Restart(Extras),
     /// Where these threads are in the kernel: (pid, tid).
     Look(Vec<(u32, u32)>),
-    Write(Box<Measurement>),
+    Write(Box<Interval>),
     /// Take the mouse, or leave it to the terminal.
     Mouse(bool),
 }

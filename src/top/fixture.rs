@@ -15,7 +15,7 @@ use super::view::View;
 use crate::live::Published;
 use crate::model::fixture::{self, quiet};
 use crate::model::{
-    FileRow, InFlight, Measurement, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
+    FileRow, InFlight, Interval, NeighbourRow, Op, Role, Server, ServerId, Snapshot, ThreadRow,
 };
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// A second goes by in which this happened.
-    pub fn second(&mut self, m: &Measurement) -> Event {
+    pub fn second(&mut self, m: &Interval) -> Event {
         self.snapshot.taken += SECOND;
         self.snapshot.taken_wall += SECOND;
         m.files.iter().for_each(|row| add_file(&mut self.snapshot.files, row));
@@ -146,14 +146,14 @@ impl Bench {
         self.apply(event);
     }
 
-    pub fn second(&mut self, m: &Measurement) {
+    pub fn second(&mut self, m: &Interval) {
         let event = self.world.second(m);
         let (now, wall) = self.world.now();
         self.apply(Event::Tick(now, wall));
         self.apply(event);
     }
 
-    pub fn seconds(&mut self, n: u32, m: &Measurement) {
+    pub fn seconds(&mut self, n: u32, m: &Interval) {
         (0..n).for_each(|_| self.second(m));
     }
 
@@ -223,7 +223,7 @@ impl Bench {
 }
 
 /// So many files of a server, each synced a little more than the one before.
-pub(crate) fn many_files(n: u64) -> Measurement {
+pub(crate) fn many_files(n: u64) -> Interval {
     let one = |inode| {
         let path = format!("/var/lib/mysql/shop/t{inode:05}.ibd");
         let stats = fixture::stats(&[(1 + inode % 7, 200_000 + inode * 10)]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::rows::{About, Key};
-use crate::model::{InFlight, Measurement, Op, Role, Server, ServerId};
+use crate::model::{InFlight, Interval, Op, Role, Server, ServerId};
 
 #[derive(Debug, Default)]
 pub(crate) struct Hung<'a> {
@@ -22,7 +22,7 @@ enum Subject<'a> {
 }
 
 impl<'a> Hung<'a> {
-    pub fn of(m: &'a Measurement) -> Hung<'a> {
+    pub fn of(m: &'a Interval) -> Hung<'a> {
         let mut ages: HashMap<Subject, Duration> = HashMap::new();
         let throughout = |sync: &&InFlight| !m.span.duration.is_zero() && sync.age >= m.span.duration;
         for sync in m.in_flight.iter().filter(throughout) {

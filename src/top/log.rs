@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{FileInfo, FileRow, Max, Measurement, Op, ServerId, Target};
+use crate::model::{FileInfo, FileRow, Interval, Max, Op, ServerId, Target};
 
 /// The slowest that are kept.
 const SLOWEST: usize = 100;
@@ -39,7 +39,7 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn record(&mut self, m: &Measurement) {
+    pub fn record(&mut self, m: &Interval) {
         for row in m.files.iter().chain(&m.failures).filter(|row| row.stats.error_count() > 0) {
             self.failures += row.stats.error_count();
             let numbered = self.number(entry(row, m.span.end));
@@ -107,7 +107,7 @@ mod tests {
     use crate::model::fixture::{self, MYSQL};
     use crate::model::{Role, Stats};
 
-    fn second(number: u64, files: Vec<FileRow>) -> Measurement {
+    fn second(number: u64, files: Vec<FileRow>) -> Interval {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
         let mut m = fixture::quiet();
         m.span.end = end;

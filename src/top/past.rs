@@ -11,7 +11,7 @@ use super::rows::{Key, Row, Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
 use crate::history::{History, Options};
-use crate::model::{FileRow, Measurement, Stats, ThreadRow};
+use crate::model::{FileRow, Interval, Stats, ThreadRow};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
 pub(crate) const KEPT_APART: usize = 50;
@@ -51,7 +51,7 @@ impl Default for Past {
 
 impl Past {
     /// Adds an interval. `selected`: a row that is remembered however little it does.
-    pub fn record(&mut self, m: &Measurement, selected: Option<&Key>) {
+    pub fn record(&mut self, m: &Interval, selected: Option<&Key>) {
         self.history.push(m);
         self.enter(m, selected, false);
     }
@@ -78,12 +78,12 @@ impl Past {
     }
 
     /// One that was in a history: files that are not kept apart there are none of its rows.
-    fn record_again(&mut self, m: &Measurement, from_exporter: bool) {
+    fn record_again(&mut self, m: &Interval, from_exporter: bool) {
         self.history.push(m);
         self.enter(m, None, from_exporter);
     }
 
-    fn enter(&mut self, m: &Measurement, selected: Option<&Key>, from_exporter: bool) {
+    fn enter(&mut self, m: &Interval, selected: Option<&Key>, from_exporter: bool) {
         let number = self.ticks.back().map_or(1, |tick| tick.number + 1);
         let hung = hung(m);
         self.ticks.push_back(Tick {
@@ -127,7 +127,7 @@ impl Past {
     }
 
     /// One interval as it was, with what is not kept apart any more.
-    pub fn at(&self, number: u32) -> Option<Measurement> {
+    pub fn at(&self, number: u32) -> Option<Interval> {
         let tick = self.tick(number)?;
         let mut interval = self.history.between(tick.end - JUST_BEFORE, tick.end)?;
         interval.threads = self.threads(number).into();
@@ -135,12 +135,12 @@ impl Past {
     }
 
     /// All intervals from a time on up to one of them, summed up.
-    pub fn sum(&self, from: SystemTime, until: u32) -> Option<Measurement> {
+    pub fn sum(&self, from: SystemTime, until: u32) -> Option<Interval> {
         self.history.between(from, self.tick(until)?.end)
     }
 
     /// The intervals up to one of them, so many that they cover `length`, summed up.
-    pub(crate) fn recent(&self, until: u32, length: Duration) -> Option<Measurement> {
+    pub(crate) fn recent(&self, until: u32, length: Duration) -> Option<Interval> {
         let mut covered = Duration::ZERO;
         let first = self.until(until).find(|tick| {
             covered += tick.duration;
@@ -152,7 +152,7 @@ impl Past {
     }
 
     /// As [`Past::recent`], but none of before a sync hung. None: the same, none hung.
-    pub(crate) fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Measurement> {
+    pub(crate) fn recent_since_hang(&self, until: u32, length: Duration) -> Option<Interval> {
         let mut after: Option<&Tick> = None;
         let mut covered = Duration::ZERO;
         for tick in self.until(until) {
@@ -186,14 +186,14 @@ impl Past {
     }
 }
 
-fn hung(m: &Measurement) -> bool {
+fn hung(m: &Interval) -> bool {
     let long = m.span.duration.max(HANGS);
     let ended = |row: &FileRow| u128::from(row.stats.max.ns) >= long.as_nanos();
     m.in_flight.iter().any(|sync| sync.age >= long) || m.files.iter().any(ended)
 }
 
 /// The rows whose last minutes are kept.
-fn most_important(m: &Measurement, selected: Option<&Key>) -> Vec<Row> {
+fn most_important(m: &Interval, selected: Option<&Key>) -> Vec<Row> {
     let everything = Scope::default();
     let mut kept = rows(View::Role, m, &everything);
     kept.extend(rows(View::Server, m, &everything));
@@ -225,7 +225,7 @@ mod tests {
     use crate::model::fixture::{self, MYSQL, file, row, spread};
     use crate::model::{Op, Role, ServerId};
 
-    fn second(number: u64, files: Vec<FileRow>) -> Measurement {
+    fn second(number: u64, files: Vec<FileRow>) -> Interval {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
         let duration = Duration::from_secs(1);
         let mut m = fixture::quiet();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::log::{Entry, Log};
 use super::view::View;
 use crate::model::{
-    FileInfo, FileRow, InFlight, Measurement, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
+    FileInfo, FileRow, InFlight, Interval, Op, Role, Server, ServerId, Stats, Target, ThreadRow,
 };
 use crate::render::Style;
 use crate::render::device::used_by;
@@ -227,7 +227,7 @@ impl Scope {
 }
 
 /// The rows in which something happened, in no order. The log is not among a measurement's rows.
-pub fn rows(view: View, m: &Measurement, scope: &Scope) -> Vec<Row> {
+pub fn rows(view: View, m: &Interval, scope: &Scope) -> Vec<Row> {
     let mut rows: Vec<Row> = match view {
         View::Role => m
             .roles
@@ -275,7 +275,7 @@ pub(crate) fn of_log(log: &Log, until: Option<SystemTime>) -> Vec<Row> {
 }
 
 /// All servers, those that synced nothing as well.
-fn servers(m: &Measurement) -> Vec<Row> {
+fn servers(m: &Interval) -> Vec<Row> {
     let mut sums: BTreeMap<ServerId, Stats> = m.servers.iter().map(|s| (s.id, Stats::default())).collect();
     for row in &m.roles {
         sums.entry(row.server).or_default().merge(&row.stats);
@@ -304,7 +304,7 @@ pub(crate) fn add_idle<'a>(
 
 /// Enters which syncs are in flight, `aged` by the time since the measurement ended. A file, role or server
 /// that has one and no row yet gets one.
-pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Measurement, scope: &Scope) {
+pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Interval, scope: &Scope) {
     for sync in &m.in_flight {
         if scope.server.is_some_and(|id| id != sync.server) {
             continue;
@@ -334,7 +334,7 @@ fn is_of(row: &Row, sync: &InFlight) -> bool {
 }
 
 /// By role alone: a file or thread that has not finished a sync yet has no identity here.
-fn new_row(view: View, sync: &InFlight, m: &Measurement) -> Option<Row> {
+fn new_row(view: View, sync: &InFlight, m: &Interval) -> Option<Row> {
     let (key, about) = match view {
         View::Role => (Key::Role(sync.server, sync.role, sync.op), About::Role),
         View::Server => {
@@ -347,7 +347,7 @@ fn new_row(view: View, sync: &InFlight, m: &Measurement) -> Option<Row> {
 }
 
 /// Marks the neighbours on devices that these servers use.
-pub(crate) fn mark_shared(rows: &mut [Row], m: &Measurement, scope: &Scope) {
+pub(crate) fn mark_shared(rows: &mut [Row], m: &Interval, scope: &Scope) {
     let servers: Vec<ServerId> = match scope.server {
         Some(id) => vec![id],
         None => m.servers.iter().map(|server| server.id).collect(),

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::model::fixture::{self, MYSQL};
     use crate::model::histogram::{bucket_of, lower_edge};
-    use crate::model::{InFlight, Measurement, Op, Role};
+    use crate::model::{InFlight, Interval, Op, Role};
 
     fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
         let path = format!("/f{inode}");
@@ -300,10 +300,7 @@ mod tests {
         let hanging = |seconds| {
             let age = Duration::from_secs(seconds);
             let sync = InFlight { op: Op::Fsync, ..fixture::in_flight(Role::Tablespace, "/f1", age) };
-            fixture::lasting(
-                Duration::from_secs(2),
-                Measurement { in_flight: vec![sync], ..fixture::quiet() },
-            )
+            fixture::lasting(Duration::from_secs(2), Interval { in_flight: vec![sync], ..fixture::quiet() })
         };
         // In flight for a part of the interval only.
         trails.record(2, &[], &Hung::of(&hanging(1)));

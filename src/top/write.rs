@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::render::json;
 use crate::text;
 
 /// A file of this time, which was not there before: nothing is overwritten, and no link is followed.
-pub fn write(m: &Measurement, directory: &Path, now: SystemTime) -> io::Result<PathBuf> {
+pub fn write(m: &Interval, directory: &Path, now: SystemTime) -> io::Result<PathBuf> {
     let time: String = text::rfc3339(now).chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
     let mut text = Vec::new();
     json::write(m, &mut text)?;

@@ -10,7 +10,7 @@ use super::slow::Log;
 use super::stalled::stalled;
 use super::verdicts::storage_of;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
-use crate::model::{FileId, Measurement, Role, RoleRow, Server, ServerId, Snapshot, Stats};
+use crate::model::{FileId, Interval, Role, RoleRow, Server, ServerId, Snapshot, Stats};
 
 /// For so long at least after something had no room it is not known how those stand whom it may be of.
 const CROWDED: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ impl Judge {
     }
 
     /// `m`: what happened since the snapshot before; before the first one, since tracing began.
-    pub fn enter(&mut self, snapshot: &Arc<Snapshot>, m: &Measurement) {
+    pub fn enter(&mut self, snapshot: &Arc<Snapshot>, m: &Interval) {
         self.latest = Some(snapshot.clone());
         let begin = snapshot.taken.checked_sub(m.span.duration).unwrap_or(snapshot.taken);
         let mut counts: BTreeMap<ServerId, u64> = BTreeMap::new();

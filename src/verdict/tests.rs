@@ -76,7 +76,7 @@ impl Host {
             )
         };
         let none = Snapshot::empty(snapshot.taken, snapshot.taken_wall, snapshot.setup.clone());
-        let m = Measurement::between(self.before.as_ref().unwrap_or(&none), &snapshot);
+        let m = Interval::between(self.before.as_ref().unwrap_or(&none), &snapshot);
         self.before = Some(snapshot.clone());
         self.judge.enter(&Arc::new(snapshot), &m);
         self.judge.verdicts(&self.tracing)
@@ -357,15 +357,12 @@ fn a_file_that_lost_its_row_has_not_failed_again() {
 fn a_window_is_judged_as_a_whole() {
     let thresholds = Thresholds::default();
     let now = Instant::now();
-    let of = |m: &Measurement, states: &[State]| of_window(m, &thresholds, states, now).servers[0].state;
-    let state = |m: &Measurement| of(m, &State::ALL);
+    let of = |m: &Interval, states: &[State]| of_window(m, &thresholds, states, now).servers[0].state;
+    let state = |m: &Interval| of(m, &State::ALL);
     let with = |syncs: &[(u64, u64)]| {
         let files = vec![row(MYSQL, 41, REDO, Role::Redo, Op::Fdatasync, stats(syncs))];
         let servers = vec![Arc::new(server(MYSQL, "mysqld", "MySQL 9.7.4", 3306))];
-        Measurement {
-            servers: servers.into(),
-            ..crate::model::fixture::with_files(quiet(), files, Vec::new())
-        }
+        Interval { servers: servers.into(), ..crate::model::fixture::with_files(quiet(), files, Vec::new()) }
     };
     assert_eq!(state(&with(&[(200, 1_000_000)])), State::Ok);
     assert_eq!(state(&with(&[])), State::Idle);

@@ -10,12 +10,12 @@ use super::slow::figures;
 use super::stalled::stalled;
 use super::verdicts::storage_of;
 use super::{Because, State, Thresholds, Tracing, Verdict, Verdicts};
-use crate::model::{InFlight, Measurement, Role, Server, ServerId};
+use crate::model::{InFlight, Interval, Role, Server, ServerId};
 
 /// What a measurement says of each of its servers, also of one that has ended in it. The whole of it is the
 /// time that a log has to be slow for; an operation that took too long counts also if it has ended. Of these
 /// states only; a worse one that is none of them hides none.
-pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], now: Instant) -> Verdicts {
+pub(crate) fn of_window(m: &Interval, thresholds: &Thresholds, of: &[State], now: Instant) -> Verdicts {
     let mut failures: BTreeMap<ServerId, Failures> = BTreeMap::new();
     for row in m.files.iter().chain(&m.failures) {
         failures.entry(row.server).or_default().add(row, m.span.end);
@@ -54,7 +54,7 @@ pub(crate) fn of_window(m: &Measurement, thresholds: &Thresholds, of: &[State], 
 }
 
 /// The longest operation of a serial log that has ended.
-fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<Because> {
+fn took_too_long(m: &Interval, server: ServerId, limit: Duration) -> Option<Because> {
     let logs = m.files.iter().filter(|row| row.server == server && row.info.role.is_serial());
     let longest = logs.max_by_key(|row| row.stats.longest_at_least())?;
     let took = longest.stats.longest_at_least();
@@ -67,7 +67,7 @@ fn took_too_long(m: &Measurement, server: ServerId, limit: Duration) -> Option<B
     })
 }
 
-fn slow(m: &Measurement, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
+fn slow(m: &Interval, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
     let of = |role| {
         let syncs = of_log(&m.roles, server, role)?;
         Some((role, figures(&syncs.histogram, syncs.sum_ns, m.span.duration, thresholds)?))

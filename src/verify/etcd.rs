@@ -7,7 +7,7 @@ use std::path::Path;
 use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
-use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::model::{FileRow, Interval, Op, Role, Server};
 use crate::server::asking::Counted;
 use crate::server::etcd::status::reading::{
     Between, COMMITS, DEFRAGMENTATIONS, Reading, SENT_SNAPSHOTS, SNAPSHOTS, WAL,
@@ -59,7 +59,7 @@ struct Line {
 
 /// Compares one server's syncs between two edges.
 fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
-    let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
+    let mut measurement = Interval::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files: Vec<&FileRow> = measurement.files.iter().filter(|row| !row.op.writes()).collect();
     let count = |wanted: &dyn Fn(&FileRow) -> bool| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Snapshot, durability};
+use crate::model::{FileRow, Interval, Op, Role, Server, ServerId, Snapshot, durability};
 use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::{HANDED_IN_SECONDS, Reading};
@@ -101,7 +101,7 @@ fn count<'a>(rows: impl IntoIterator<Item = &'a FileRow>, wanted: impl Fn(&FileR
 
 /// Compares one server's syncs between two edges.
 fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
-    let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
+    let mut measurement = Interval::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files = &measurement.files;
     let method = Method::of(&first.before, &last.after);
@@ -149,7 +149,7 @@ const OPEN: &str = "a transaction was open for longer than was traced, the role 
 fn wal_syncs(
     op: Op,
     server: ServerId,
-    measurement: &Measurement,
+    measurement: &Interval,
     first: &Edge<Reading>,
     last: &Edge<Reading>,
 ) -> Row {
@@ -166,7 +166,7 @@ fn wal_syncs(
 /// By its writes.
 fn durable_writes(
     server: ServerId,
-    measurement: &Measurement,
+    measurement: &Interval,
     first: &Edge<Reading>,
     last: &Edge<Reading>,
 ) -> Row {

@@ -5,7 +5,7 @@
 use super::Edge;
 use super::edge::Counts;
 use super::row::{Bounds, Kind, Row, Verification};
-use crate::model::{FileRow, Measurement, Op, Role, Server};
+use crate::model::{FileRow, Interval, Op, Role, Server};
 use crate::server::asking::Counted;
 use crate::server::redis::status::reading::{
     AOF_BYTES, Between, REWRITE_STATUS, REWRITES, REWRITING, Reading, SAVE_STATUS, SAVES, SAVING,
@@ -55,7 +55,7 @@ const BYTES_INSTEAD: &str = "it does not count them; with --writes all, bytes ar
 
 /// Compares one server's syncs between two edges.
 fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Verification {
-    let mut measurement = Measurement::between(&first.snapshot, &last.snapshot);
+    let mut measurement = Interval::between(&first.snapshot, &last.snapshot);
     measurement.files.retain(|row| row.server == server.id);
     let files = &measurement.files;
     let count = |wanted: &dyn Fn(&FileRow) -> bool| {
@@ -104,7 +104,7 @@ fn compare(server: &Server, first: &Edge<Reading>, last: &Edge<Reading>) -> Veri
 }
 
 /// A sync or a write of such a file failed.
-fn has_errors(measurement: &Measurement, server: &Server, wanted: &dyn Fn(&FileRow) -> bool) -> bool {
+fn has_errors(measurement: &Interval, server: &Server, wanted: &dyn Fn(&FileRow) -> bool) -> bool {
     let all = measurement.files.iter().chain(&measurement.writes).chain(&measurement.failures);
     let of_it = all.filter(|row| row.server == server.id && wanted(row));
     of_it.map(|row| &row.stats.errors).any(|errors| !errors.is_empty())
@@ -149,7 +149,7 @@ fn children(
 
 /// Its main thread writes, counts what it has written, and only then answers.
 fn bytes(
-    measurement: &Measurement,
+    measurement: &Interval,
     server: &Server,
     approximate: Option<&'static str>,
     first: &Edge<Reading>,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::model::{Lost, Measurement, Server, durability};
+use crate::model::{Interval, Lost, Server, durability};
 use crate::server::asking::Counted;
 use crate::text::rfc3339_millis;
 
@@ -104,7 +104,7 @@ impl Verification {
     }
 
     /// `rows`: the lines. What the server says beside them is added.
-    pub(super) fn of(server: &Server, measurement: &Measurement, rows: Vec<Row>) -> Verification {
+    pub(super) fn of(server: &Server, measurement: &Interval, rows: Vec<Row>) -> Verification {
         Verification {
             start: rfc3339_millis(measurement.span.start),
             end: rfc3339_millis(measurement.span.end),
@@ -179,7 +179,7 @@ impl Bounds {
 }
 
 /// Where the server counts syncs that the kernel was not seen to be asked for.
-fn possible_causes(server: &Server, rows: &[Row], measurement: &Measurement) -> Vec<String> {
+fn possible_causes(server: &Server, rows: &[Row], measurement: &Interval) -> Vec<String> {
     let is_short = |row: &Row| {
         let counted = row.counted.filter(|_| row.kind == Kind::Exact);
         counted.is_some_and(|counted| row.traced < counted.at_least)

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::linux::storage::Storage;
-use crate::model::{Engine, FileRow, Measurement, Op, Role, Server};
+use crate::model::{Engine, FileRow, Interval, Op, Role, Server};
 use crate::text::{bytes, count, counted};
 
 pub use advice::Advice;
@@ -27,7 +27,7 @@ const SMALLEST_COMMIT: u64 = 16;
 #[derive(Debug)]
 pub struct Evidence<'a, R> {
     pub server: &'a Server,
-    pub measurement: &'a Measurement,
+    pub measurement: &'a Interval,
     /// The server's counters and settings at both ends of the window. None: no connection, so only
     /// observations are reported.
     pub status: Option<(&'a R, &'a R)>,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::model::{InFlight, Measurement};
+use crate::model::{InFlight, Interval};
 
 /// The measurement continues until the syncs that were in flight at the second moment have finished. On a
 /// device that stalls this can be much later.
@@ -11,7 +11,7 @@ pub struct Edges<'a> {
     /// Syncs in flight at the first moment.
     pub begun: &'a [InFlight],
     /// Syncs that finished by the second moment, and those in flight then.
-    pub until: &'a Measurement,
+    pub until: &'a Interval,
     pub unsure: &'a Uncertain,
 }
 

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::samples::{By, MIN_SAMPLES, Sampled};
 use super::{Edges, Window};
-use crate::model::{InFlight, Measurement, Op, Role, ServerId, Stats, Via};
+use crate::model::{InFlight, Interval, Op, Role, ServerId, Stats, Via};
 
 /// Statistical tolerance of the samples against the latencies, in standard errors.
 const STANDARD_ERRORS: f64 = 4.0;
@@ -142,7 +142,7 @@ fn is_of_log(op: Op) -> bool {
 }
 
 /// Of these, those that are wanted.
-fn stats_of(measurement: &Measurement, server: ServerId, role: Role, wanted: fn(Op) -> bool) -> Stats {
+fn stats_of(measurement: &Interval, server: ServerId, role: Role, wanted: fn(Op) -> bool) -> Stats {
     let mut stats = Stats::default();
     let rows = measurement.roles.iter().filter(|row| row.server == server && row.role == role);
     rows.filter(|row| is_of_log(row.op) && wanted(row.op)).for_each(|row| stats.merge(&row.stats));

@@ -17,7 +17,7 @@ pub mod samples;
 
 use serde::Serialize;
 
-use crate::model::{Measurement, Server};
+use crate::model::{Interval, Server};
 
 pub use alone::Alone;
 pub use connections::Connections;
@@ -30,7 +30,7 @@ pub use samples::InFlightSamples;
 #[derive(Debug)]
 pub struct Window<'a, R> {
     pub server: &'a Server,
-    pub measurement: &'a Measurement,
+    pub measurement: &'a Interval,
     pub edges: Edges<'a>,
     /// The server's own counters at both ends of the window, the earlier one first. None: no connection.
     pub status: Option<(&'a R, &'a R)>,

@@ -4,7 +4,7 @@ use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
 use crate::explain::waits::{Account, Part, Phase, Processors, Who};
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Durability, Measurement, Op, Role, Server, Stats, durability};
+use crate::model::{Durability, Interval, Op, Role, Server, Stats, durability};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn server(notes: &[&str]) -> Server {
     Server { notes, ..fixture::server(MYSQL, "mysqld", "MySQL 9.7.4", 3306) }
 }
 
-fn measurement(redo: u64, binlog: u64, doublewrite: u64) -> Measurement {
+fn measurement(redo: u64, binlog: u64, doublewrite: u64) -> Interval {
     let row = |inode, role, n| {
         fixture::row(MYSQL, inode, "/d/x", role, Op::Fdatasync, fixture::stats(&[(n, 1_000_000)]))
     };
@@ -47,7 +47,7 @@ fn status(status: Pairs, variables: Pairs) -> (Reading, Reading) {
 }
 
 /// So many bytes to either log, where all writes are watched.
-fn write(measurement: &mut Measurement, bytes: u64) {
+fn write(measurement: &mut Interval, bytes: u64) {
     std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::Write);
     let row = |inode, role| {
         let stats = Stats { bytes, ..fixture::stats(&[(9, 1_000)]) };
@@ -62,7 +62,7 @@ fn ext4(options: &[&str], write_cache: Option<WriteCache>) -> Storage {
 
 fn findings(
     server: &Server,
-    measurement: &Measurement,
+    measurement: &Interval,
     status: &(Reading, Reading),
     storage: Storage,
 ) -> Vec<Finding> {
@@ -133,7 +133,7 @@ fn a_promise_without_syncs_is_broken_unless_something_explains_it() {
 
 #[test]
 fn a_log_that_was_not_written_breaks_no_promise_by_being_without_syncs() {
-    let redo = |measurement: &Measurement| {
+    let redo = |measurement: &Interval| {
         let found = findings(&server(&[]), measurement, &status(&[], &[]), ext4(&["rw"], None));
         found.into_iter().find(|finding| finding.setting.starts_with("innodb_flush_log")).unwrap()
     };

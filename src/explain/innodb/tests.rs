@@ -3,12 +3,12 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::explain::factors::{Alone, Edges, InFlightSamples, Uncertain};
 use crate::model::fixture::{self, MARIADB, MYSQL};
-use crate::model::{InFlight, Measurement, Op, Server};
+use crate::model::{InFlight, Interval, Op, Server};
 
 const SECONDS: u64 = 10;
 
 /// Ten seconds with these syncs, given as (count, nanoseconds each).
-fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Measurement {
+fn measurement(redo: (u64, u64), binlog: (u64, u64)) -> Interval {
     let row = |server, inode, path: &str, role, stats: (u64, u64)| {
         fixture::row(server, inode, path, role, Op::Fdatasync, fixture::stats(&[stats]))
     };
@@ -69,7 +69,7 @@ fn mysqld() -> Server {
 }
 
 fn taken_apart(
-    measurement: &Measurement,
+    measurement: &Interval,
     status: Option<&(Reading, Reading)>,
     samples: &InFlightSamples,
 ) -> Throughput {
@@ -84,7 +84,7 @@ fn near(actual: Option<f64>, expected: f64) {
 }
 
 /// 40,000 transactions in 8,000 groups; 10,000 redo syncs of 300 µs, 8,000 binary-log syncs of 1 ms.
-fn classic() -> (Measurement, (Reading, Reading)) {
+fn classic() -> (Interval, (Reading, Reading)) {
     (measurement((10_000, 300_000), (8_000, 1_000_000)), status("41000", "8500", &[]))
 }
 
@@ -145,7 +145,7 @@ fn samples_that_disagree_with_the_latencies_are_reported() {
 fn a_sync_across_an_edge_of_the_window_counts_only_its_part_within() {
     let (mut measurement, status) = classic();
     let samples = samples(60, 120); // of the binary log 0.6, and the latencies say 0.8
-    let binlog = |measurement: &Measurement, begun: &[InFlight]| {
+    let binlog = |measurement: &Interval, begun: &[InFlight]| {
         let (from, to) = &status;
         let edges = Edges { begun, until: measurement, unsure: &Uncertain::default() };
         let status = Some((from, to));
@@ -245,7 +245,7 @@ fn a_log_that_commits_do_not_wait_for_has_no_equation() {
 }
 
 /// The syncs of the redo log, as durable writes that are watched.
-fn by_writes(mut measurement: Measurement) -> Measurement {
+fn by_writes(mut measurement: Interval) -> Interval {
     let rows = measurement.roles.iter_mut().filter(|row| row.role == Role::Redo);
     rows.for_each(|row| row.op = Op::DsyncWrite);
     std::sync::Arc::make_mut(&mut measurement.setup).ops.push(Op::DsyncWrite);

@@ -16,7 +16,7 @@ use super::audit::advice::logs_or_connections;
 use super::factors::log::Terms;
 use super::factors::{Connections, Factor, Log, Naive, per_second, usable};
 use super::waits::Processors;
-use crate::model::{Measurement, Role, ServerId};
+use crate::model::{Interval, Role, ServerId};
 use crate::server::asking::Counted;
 use crate::server::postgres::status::counters::Between;
 use crate::server::postgres::status::reading::Reading;
@@ -158,7 +158,7 @@ fn synced_by(window: &Window, titles: &BTreeMap<u32, String>) -> Vec<Syncer> {
 }
 
 impl Checkpoints {
-    fn of(measurement: &Measurement, server: ServerId, status: Option<&Between>) -> Checkpoints {
+    fn of(measurement: &Interval, server: ServerId, status: Option<&Between>) -> Checkpoints {
         let rows = measurement.roles.iter().filter(|row| row.server == server && row.role != Role::Wal);
         let rows = rows.filter(|row| row.op.makes_file_durable() && !row.op.writes());
         let (mut syncs, mut sum_ns, mut data_syncs) = (0, 0, 0);

@@ -7,7 +7,7 @@ use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
 use crate::explain::waits::{Account, Processors};
 use crate::linux::storage::{Storage, WriteCache};
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Durability, InFlight, Measurement, Op, Server, Stats, durability};
+use crate::model::{Durability, InFlight, Interval, Op, Server, Stats, durability};
 
 const SECONDS: u64 = 10;
 const BACKENDS: u32 = 8;
@@ -21,7 +21,7 @@ fn server(notes: &[&str]) -> Server {
 }
 
 /// Ten seconds with so many syncs of the WAL of two milliseconds, made by this call, and a checkpoint.
-fn measurement(op: Op, wal: u64) -> Measurement {
+fn measurement(op: Op, wal: u64) -> Interval {
     let row = |inode, path: &str, role, op, stats| fixture::row(MYSQL, inode, path, role, op, stats);
     let segment = "/d/pg_wal/000000010000000000000001";
     let files = vec![
@@ -85,7 +85,7 @@ fn status(transactions: &'static str, settings: Pairs, more: Pairs) -> (Reading,
     (from, to)
 }
 
-fn taken_apart(measurement: &Measurement, status: Option<&(Reading, Reading)>) -> Throughput {
+fn taken_apart(measurement: &Interval, status: Option<&(Reading, Reading)>) -> Throughput {
     let edges = Edges { begun: &[], until: measurement, unsure: &Uncertain::default() };
     let (server, in_flight) = (server(&[]), &samples(160));
     let status = status.map(|(from, to)| (from, to));
@@ -190,7 +190,7 @@ fn without_counters_what_was_traced_is_said_all_the_same() {
 
 fn findings(
     server: &Server,
-    measurement: &Measurement,
+    measurement: &Interval,
     status: &(Reading, Reading),
     storage: &str,
 ) -> Vec<Finding> {
@@ -293,7 +293,7 @@ fn sessions_that_do_not_wait_are_noticed_by_commits_that_no_sync_can_have_releas
 fn durable_writes_keep_the_promise_where_they_are_watched() {
     let settings = [("wal_sync_method", "open_sync")];
     let mut measurement = measurement(Op::DsyncWrite, 400);
-    let of = |measurement: &Measurement| {
+    let of = |measurement: &Interval| {
         let found = findings(&server(&[]), measurement, &status("1600", &settings, &[]), "ext4");
         found.into_iter().find(|finding| finding.setting == "synchronous_commit=on").unwrap()
     };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::probe::{JournalCounts, Writer};
 
 /// One filesystem with a journal or log on which a traced process synced in the window.
@@ -71,7 +71,7 @@ fn per(n: u64, of: u64) -> Option<f64> {
 }
 
 /// The filesystems on which a traced process synced.
-pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers: bool) -> Vec<Journal> {
+pub fn journals(measurement: &Interval, counts: &[JournalCounts], saw_writers: bool) -> Vec<Journal> {
     let mut journals = Vec::new();
     for count in counts {
         let rows = measurement.files.iter().filter(|row| row.device_number() == Some(count.device));
@@ -113,7 +113,7 @@ pub fn journals(measurement: &Measurement, counts: &[JournalCounts], saw_writers
 
 /// Untraced writers are grouped by command name: which of a hundred short-lived processes it was does not
 /// matter. The numbers in names of kernel threads are dropped.
-fn writers(measurement: &Measurement, all: &[Writer]) -> Vec<JournalWriter> {
+fn writers(measurement: &Interval, all: &[Writer]) -> Vec<JournalWriter> {
     let mut merged: BTreeMap<(String, bool), (u32, u64)> = BTreeMap::new();
     for writer in all {
         let traced = measurement.servers.iter().any(|server| server.id.pid == writer.pid);

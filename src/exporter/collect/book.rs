@@ -13,7 +13,7 @@ use super::totals::ServerTotals;
 use super::waiting::Waiting;
 use crate::linux::boot_time::boot_time;
 use crate::live::Published;
-use crate::model::{Backlog, Lost, Measurement, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
+use crate::model::{Backlog, Interval, Lost, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::who::identity::Identity;
 use crate::server::who::naming::{self, Claim, GivenName, OTHER, Standing, UNKNOWN};
 use crate::server::who::processes::cut_to_tick;
@@ -186,7 +186,7 @@ impl Book {
     }
 
     /// Takes in what happened since the snapshot before, and returns it with the servers called as here.
-    pub(crate) fn feed(&mut self, published: &Published) -> Measurement {
+    pub(crate) fn feed(&mut self, published: &Published) -> Interval {
         let (snapshot, mut measurement) = (&published.snapshot, (*published.interval).clone());
         let now = snapshot.taken;
         if snapshot.setup.net.writeback && self.last.is_none() {
@@ -237,7 +237,7 @@ impl Book {
         }
     }
 
-    fn add(&mut self, measurement: &Measurement, now: Instant) {
+    fn add(&mut self, measurement: &Interval, now: Instant) {
         let options = self.options.clone();
         for rows in measurement.roles.chunk_by(|a, b| a.server == b.server) {
             let totals = self.totals_of(rows[0].server, now);
@@ -509,7 +509,7 @@ impl Book {
     }
 
     /// Who runs each server now, and what is in flight.
-    fn note_processes(&mut self, measurement: &Measurement, now: Instant) {
+    fn note_processes(&mut self, measurement: &Interval, now: Instant) {
         for (number, place) in &mut self.places {
             place.in_flight.clear();
             place.unsynced.values_mut().for_each(|unsynced| *unsynced = Backlog::default());

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::busiest::Busiest;
 use super::paths::{OTHER, Work};
-use crate::model::{Measurement, NeighbourRow};
+use crate::model::{Interval, NeighbourRow};
 use crate::text;
 
 /// Pairs of device and command with series of their own.
@@ -65,7 +65,7 @@ impl Default for Neighbours {
 
 impl Neighbours {
     /// Of those that are new, the ones that took most time come first.
-    pub fn add(&mut self, measurement: &Measurement, now: Instant) {
+    pub fn add(&mut self, measurement: &Interval, now: Instant) {
         let mut rows: Vec<&NeighbourRow> = measurement.neighbours.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(spent(row)));
         for row in &rows {
@@ -132,7 +132,7 @@ mod tests {
     use crate::model::fixture::{neighbour, quiet};
 
     fn add(neighbours: &mut Neighbours, rows: Vec<NeighbourRow>, now: Instant) {
-        neighbours.add(&Measurement { neighbours: rows.into(), ..quiet() }, now);
+        neighbours.add(&Interval { neighbours: rows.into(), ..quiet() }, now);
     }
 
     fn of(neighbours: &Neighbours, wanted: &str) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! What every sentence about one server needs.
 
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, Stats, durability};
+use crate::model::{FileRow, Interval, Op, Role, Server, ServerId, Stats, durability};
 use crate::render::Options;
 use crate::render::style::Paint;
 
@@ -18,7 +18,7 @@ impl Sentence {
 
 /// One server's interval with what every sentence needs.
 pub(super) struct Scene<'a> {
-    pub m: &'a Measurement,
+    pub m: &'a Interval,
     pub server: ServerId,
     pub options: &'a Options,
 }

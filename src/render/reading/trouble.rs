@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::scene::{Scene, Sentence};
 use crate::model::durability;
-use crate::model::{Amount, Effect, Errors, FileRow, Lost, Measurement, Op, Server, ServerId, Target, words};
+use crate::model::{Amount, Effect, Errors, FileRow, Interval, Lost, Op, Server, ServerId, Target, words};
 use crate::render::rows::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
@@ -62,7 +62,7 @@ pub(super) fn writeback(scene: &Scene) -> Vec<Sentence> {
 }
 
 /// The same of devices, and of files that no traced server has open.
-pub(crate) fn writeback_of_others(m: &Measurement, options: &Options) -> Option<Sentence> {
+pub(crate) fn writeback_of_others(m: &Interval, options: &Options) -> Option<Sentence> {
     let failed: Vec<&FileRow> = m.failures.iter().filter(|row| row.is_nobodys()).collect();
     others_writeback(&failed, options)
 }
@@ -193,7 +193,7 @@ fn by_errno(errors: &Errors) -> String {
 }
 
 /// What went well in the interval, as far as that is known; then what was lost, and of what nothing is known.
-pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
+pub(super) fn confidence(m: &Interval, options: &Options) -> Vec<Sentence> {
     let everyone: Vec<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
     let is_stuck = !header::stuck(m, &everyone, options).is_empty();
     let answered = answered(&m.lost, &m.servers);
@@ -215,7 +215,7 @@ pub(super) fn confidence(m: &Measurement, options: &Options) -> Vec<Sentence> {
 }
 
 /// What was made durable by calls that are not watched, and by which servers if there are several.
-pub(super) fn unwatched_of_each(m: &Measurement, options: &Options) -> Option<String> {
+pub(super) fn unwatched_of_each(m: &Interval, options: &Options) -> Option<String> {
     let mut text = unwatched(&m.lost, &m.setup.ops, m.servers.len())?;
     if m.servers.len() > 1 && !m.unwatched.is_empty() {
         let name = |id| header::name(m, id, &options.style);

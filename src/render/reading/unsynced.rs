@@ -6,8 +6,7 @@ use std::path::Path;
 use super::scene::{Scene, Sentence};
 use crate::model::durability::syncs_do_nothing;
 use crate::model::{
-    Backlog, Durability, FileRow, Measurement, Op, PEAKS_REMEMBERED, Role, ServerId, UnsyncedRole,
-    UnsyncedRow,
+    Backlog, Durability, FileRow, Interval, Op, PEAKS_REMEMBERED, Role, ServerId, UnsyncedRole, UnsyncedRow,
 };
 use crate::render::style::Paint;
 use crate::text::{absence, bytes, duration_in_words, escape_sentence};
@@ -49,7 +48,7 @@ pub(super) fn recovery_point(scene: &Scene, roles: &[UnsyncedRole]) -> Option<St
 }
 
 /// Whether a sync of a server's files of this role makes them durable.
-pub(crate) fn durability(m: &Measurement, id: ServerId, role: Role) -> Durability {
+pub(crate) fn durability(m: &Interval, id: ServerId, role: Role) -> Durability {
     let Some(server) = m.servers.iter().find(|server| server.id == id) else {
         return Durability::Unknown("what the files lie on was not seen".into());
     };
@@ -156,7 +155,7 @@ pub(super) fn unknown(dropped: u64, ops: &[Op]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileInfo, Measurement, StorageStack, Target, fixture};
+    use crate::model::{FileInfo, Interval, StorageStack, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
     use std::time::Duration;
@@ -176,18 +175,18 @@ mod tests {
         }
     }
 
-    fn measured(rows: Vec<UnsyncedRow>) -> Measurement {
+    fn measured(rows: Vec<UnsyncedRow>) -> Interval {
         let mut m = fixture::quiet();
         Arc::make_mut(&mut m.setup).ops.push(Op::Write);
         m.unsynced.rows = rows.into();
         m
     }
 
-    fn said<T>(m: &Measurement, of: fn(&Scene) -> T) -> T {
+    fn said<T>(m: &Interval, of: fn(&Scene) -> T) -> T {
         of(&Scene { m, server: fixture::MYSQL, options: &Options::default() })
     }
 
-    fn point(m: &Measurement) -> Option<String> {
+    fn point(m: &Interval) -> Option<String> {
         said(m, |scene| recovery_point(scene, &roles(scene)))
     }
 
@@ -246,7 +245,7 @@ mod tests {
             stats.clone(),
         ));
         m.writes.push(fixture::row(fixture::MYSQL, 1, "/d/binlog", Role::Binlog, Op::Write, stats));
-        let of = |m: &mut Measurement, durability: Durability| {
+        let of = |m: &mut Interval, durability: Durability| {
             Arc::make_mut(&mut m.servers[0]).storage[0].durability = durability;
             point(m).unwrap()
         };

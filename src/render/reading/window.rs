@@ -11,7 +11,7 @@ use super::trouble::{
 };
 use super::unsynced;
 use crate::history::{Busy, Longest, Troubles};
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId, words};
+use crate::model::{FileRow, Interval, Op, Role, Server, ServerId, words};
 use crate::render::Options;
 use crate::render::style::Paint;
 use crate::text::absence::Seen;
@@ -31,12 +31,7 @@ type NameOf<'a> = &'a dyn Fn(ServerId) -> Option<String>;
 type ServerOf<'a> = &'a dyn Fn(ServerId) -> Option<&'a Server>;
 
 /// `whole`: what was judged, with its length: "the last 600 s".
-pub(crate) fn of_window(
-    troubles: &Troubles,
-    whole: &str,
-    m: &Measurement,
-    options: &Options,
-) -> Vec<Sentence> {
+pub(crate) fn of_window(troubles: &Troubles, whole: &str, m: &Interval, options: &Options) -> Vec<Sentence> {
     let several = m.servers.len() > 1;
     let name = |id: ServerId| {
         let server = m.servers.iter().find(|server| server.id == id);

@@ -64,11 +64,11 @@ pub(super) fn of_devices(scene: &Scene) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Measurement, Op, Target, fixture};
+    use crate::model::{Interval, Op, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
 
-    fn written(of: &[(Role, Op, u64)]) -> Measurement {
+    fn written(of: &[(Role, Op, u64)]) -> Interval {
         let mut m = fixture::quiet();
         Arc::make_mut(&mut m.setup).ops.push(Op::Write);
         for (number, &(role, op, bytes)) in of.iter().enumerate() {
@@ -80,7 +80,7 @@ mod tests {
         m
     }
 
-    fn said(m: &Measurement) -> Option<String> {
+    fn said(m: &Interval) -> Option<String> {
         amplification(&Scene { m, server: fixture::MYSQL, options: &Options::default() })
     }
 

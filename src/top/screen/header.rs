@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use super::pen::{GAP, Part, Pen, fit};
 use super::readings;
 use crate::live;
-use crate::model::{Lost, Measurement, Role, SATURATED, Server, ServerId, Stats};
+use crate::model::{Interval, Lost, Role, SATURATED, Server, ServerId, Stats};
 use crate::render::header::clock;
 use crate::text::{count, counted, escape_sentence, interval, rate, shorten_middle, width};
 use crate::top::layout::{Areas, tabs};
@@ -147,7 +147,7 @@ fn totals(state: &State) -> Vec<Part> {
 }
 
 /// The logs of these servers' engines, and others that were synced.
-fn logs(m: &Measurement, servers: &[ServerId]) -> Vec<Role> {
+fn logs(m: &Interval, servers: &[ServerId]) -> Vec<Role> {
     let known = m.servers.iter().filter(|server| servers.contains(&server.id));
     let known = known.flat_map(|server| server.logs().iter().copied());
     let synced = m.roles.iter().filter(|row| servers.contains(&row.server)).map(|row| row.role);
@@ -163,7 +163,7 @@ fn is_unusual(duration: Duration, asked: Duration) -> bool {
 }
 
 /// How busy a log is; of several servers, the busiest.
-fn busiest(state: &State, m: &Measurement, servers: &[ServerId], role: Role) -> Option<Part> {
+fn busiest(state: &State, m: &Interval, servers: &[ServerId], role: Role) -> Option<Part> {
     let of = |server: &ServerId| {
         let mut sum = Stats::default();
         m.roles
@@ -210,7 +210,7 @@ fn failures(state: &State) -> Part {
 }
 
 /// Whether every one of the watched calls was counted.
-fn confidence(state: &State, m: &Measurement) -> Part {
+fn confidence(state: &State, m: &Interval) -> Part {
     let describe = |lost: &Lost| match lost.missed() {
         _ if lost.is_zero() => None,
         0 if lost.processes > 0 => Some(format!("{} processes not followed", count(lost.processes))),

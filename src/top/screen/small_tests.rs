@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::tests::{REDO, expected, hanging, waiting_for_the_journal};
 use crate::model::fixture::{self, MYSQL, stats};
-use crate::model::{Measurement, Op, Role, Server, ServerId};
+use crate::model::{Interval, Op, Role, Server, ServerId};
 use crate::top::event::Event;
 use crate::top::fixture::{Bench, SECOND, stuck};
 use crate::top::keys::Press;
@@ -308,7 +308,7 @@ fn the_log_is_sorted_by_server_too() {
 }
 
 /// Forty servers, each of which commits a little more than the one before.
-fn forty_servers() -> Measurement {
+fn forty_servers() -> Interval {
     let id = |pid| ServerId { pid, start_ns: 1 };
     let quiet = fixture::quiet();
     let server = |pid| {
@@ -321,7 +321,7 @@ fn forty_servers() -> Measurement {
     };
     let servers = (1_001..=1_040).map(server).collect();
     fixture::with_files(
-        Measurement { servers, ..quiet.clone() },
+        Interval { servers, ..quiet.clone() },
         Vec::from_iter((1_001..=1_040).map(file)),
         Vec::new(),
     )

@@ -6,7 +6,7 @@ use ratatui::style::Color;
 
 use super::*;
 use crate::model::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
-use crate::model::{FileRow, Lost, Measurement, Op, Role, Stats, Table};
+use crate::model::{FileRow, Interval, Lost, Op, Role, Stats, Table};
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};
@@ -17,8 +17,8 @@ pub(super) fn expected(bench: &Bench, name: &str) {
     assert_expected(&format!("src/top/screen/expected/{name}.txt"), &bench.screen());
 }
 
-fn nobody() -> Measurement {
-    Measurement { servers: Table::default(), ..fixture::quiet() }
+fn nobody() -> Interval {
+    Interval { servers: Table::default(), ..fixture::quiet() }
 }
 
 pub(super) const REDO: &str = "/var/lib/mysql/#innodb_redo/#ib_redo5";
@@ -185,10 +185,10 @@ fn several_servers_are_told_apart_in_every_grouping() {
 #[test]
 fn rows_by_thread_that_are_not_kept_are_explained() {
     let mut bench = Bench::new(80, 24);
-    let without = |m: Measurement| {
+    let without = |m: Interval| {
         let mut setup = (*m.setup).clone();
         setup.by_thread = false;
-        Measurement { setup: Arc::new(setup), threads: Table::default(), ..m }
+        Interval { setup: Arc::new(setup), threads: Table::default(), ..m }
     };
     bench.world.snapshot.setup = without(fixture::quiet()).setup;
     bench.apply_first();
@@ -199,7 +199,7 @@ fn rows_by_thread_that_are_not_kept_are_explained() {
 }
 
 /// A second in which a server that is watched whole wrote its logs and two files more.
-fn writing() -> Measurement {
+fn writing() -> Interval {
     let mut m = fixture::quiet();
     Arc::make_mut(&mut m.setup).ops.extend([Op::DsyncWrite, Op::Write]);
     let written = |inode, path, role, op, n, bytes| {

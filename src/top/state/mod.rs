@@ -24,7 +24,7 @@ use super::rows::{Row, Scope};
 use super::view::{Sort, View};
 use crate::history::Troubles;
 use crate::live::{self, Published};
-use crate::model::{InFlight, Lost, Measurement, Snapshot};
+use crate::model::{InFlight, Interval, Lost, Snapshot};
 use crate::render::Style;
 use crate::verdict::OfServer;
 use select::Selection;
@@ -112,7 +112,7 @@ pub struct State {
     /// Since when figures are its own.
     first_taken: Option<SystemTime>,
     /// The last interval, and its number.
-    newest: Option<(u32, Arc<Measurement>)>,
+    newest: Option<(u32, Arc<Interval>)>,
     /// The interval at which it is paused. None: live.
     pub paused: Option<Paused>,
     pub shown: Option<Shown>,
@@ -136,7 +136,7 @@ pub struct Paused {
     pub tick: u32,
     /// As it was on the screen when the pause began: with all its rows, where only the most important are
     /// kept.
-    frozen: (u32, Arc<Measurement>),
+    frozen: (u32, Arc<Interval>),
     /// What was counted until then.
     until: Option<Arc<Snapshot>>,
 }
@@ -250,7 +250,7 @@ impl State {
         // The first of a session: there are no figures yet, but servers and what hangs.
         let m = match self.latest.replace(snapshot.clone()) {
             Some(_) => interval,
-            None => Arc::new(Measurement::between(&base, &snapshot)),
+            None => Arc::new(Interval::between(&base, &snapshot)),
         };
         self.session.record(&m);
         if !m.span.duration.is_zero() {
@@ -307,11 +307,9 @@ impl State {
 
     /// Everything since the start, or since figures were last begun anew; if nothing was counted since, what
     /// was seen last.
-    pub fn summary(&self) -> Option<Measurement> {
+    pub fn summary(&self) -> Option<Interval> {
         match (&self.base, &self.latest) {
-            (Some(base), Some(latest)) if latest.taken > base.taken => {
-                Some(Measurement::between(base, latest))
-            }
+            (Some(base), Some(latest)) if latest.taken > base.taken => Some(Interval::between(base, latest)),
             _ => self.newest.as_ref().map(|(_, m)| (**m).clone()),
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
-use crate::model::{FileRow, Measurement, Server, ServerId};
+use crate::model::{FileRow, Interval, Server, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
@@ -27,7 +27,7 @@ const LEAST_PATH: usize = 24;
 /// The figures on the screen.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
-    pub m: Arc<Measurement>,
+    pub m: Arc<Interval>,
     /// The interval at whose end they are.
     pub tick: u32,
 }
@@ -58,14 +58,14 @@ impl State {
     }
 
     fn what_is_shown(&self) -> Option<Shown> {
-        let live = |tick, m: &Arc<Measurement>| Shown { m: m.clone(), tick };
+        let live = |tick, m: &Arc<Interval>| Shown { m: m.clone(), tick };
         let past = |tick, m| Shown { m: Arc::new(m), tick };
         match (&self.paused, self.cumulative) {
             (None, false) => self.newest.as_ref().map(|(tick, m)| live(*tick, m)),
             (None, true) => {
                 let (base, latest) = (self.base.as_ref()?, self.latest.as_ref()?);
                 let tick = self.newest.as_ref().map_or(0, |(tick, _)| *tick);
-                Some(live(tick, &Arc::new(Measurement::between(base, latest))))
+                Some(live(tick, &Arc::new(Interval::between(base, latest))))
             }
             (Some(paused), false) if paused.tick == paused.frozen.0 => {
                 Some(live(paused.tick, &paused.frozen.1))
@@ -77,7 +77,7 @@ impl State {
                 if until.taken < base.taken {
                     return None;
                 }
-                Some(live(paused.tick, &Arc::new(Measurement::between(base, until))))
+                Some(live(paused.tick, &Arc::new(Interval::between(base, until))))
             }
             (Some(paused), true) => {
                 let from = self.base.as_ref()?.taken_wall;
@@ -189,11 +189,11 @@ impl State {
             return None;
         }
         // What the time of what is shown is a part of.
-        let longer = |recent: Measurement| {
+        let longer = |recent: Interval| {
             let (in_flight, servers) = (shown.m.in_flight.clone(), shown.m.servers.clone());
             let whole_disks = shown.m.whole_disks.clone();
             (recent.span.duration > shown.m.span.duration)
-                .then(|| Arc::new(Measurement { in_flight, servers, whole_disks, ..recent }))
+                .then(|| Arc::new(Interval { in_flight, servers, whole_disks, ..recent }))
         };
         let (recent, since_hang) = match self.cumulative {
             true => (None, None),
@@ -210,7 +210,7 @@ impl State {
         let with_devices = recent.as_ref().unwrap_or(&shown.m);
         let devices = device::devices(with_devices, &servers);
         let nobody = absence::neighbour(&with_devices.setup.net, &device::filesystems(&shown.m, &servers));
-        let duration = |m: &Option<Arc<Measurement>>| m.as_ref().map(|m| m.span.duration);
+        let duration = |m: &Option<Arc<Interval>>| m.as_ref().map(|m| m.span.duration);
         Some(Read {
             sentences,
             sentences_over: duration(&since_hang),
@@ -221,7 +221,7 @@ impl State {
         })
     }
 
-    fn sentences(&self, m: &Measurement, servers: &[ServerId]) -> Vec<Sentence> {
+    fn sentences(&self, m: &Interval, servers: &[ServerId]) -> Vec<Sentence> {
         let options = render::Options {
             style: self.style,
             stuck_after: self.options.stuck_after,
@@ -251,7 +251,7 @@ impl State {
 
     /// What is on the screen as a measurement of its own: without the servers and, in the grouping that is
     /// shown, the rows that are hidden.
-    pub(super) fn on_screen(&self) -> Option<Measurement> {
+    pub(super) fn on_screen(&self) -> Option<Interval> {
         let mut m = (*self.shown.as_ref()?.m).clone();
         let in_scope = |id: ServerId| self.scope.server.is_none_or(|wanted| wanted == id);
         m.servers.retain(|server| in_scope(server.id));

@@ -24,7 +24,7 @@ use super::write::write;
 use crate::history::Troubles;
 use crate::linux::lock;
 use crate::live::Live;
-use crate::model::Measurement;
+use crate::model::Interval;
 use crate::verdict::OfServer;
 use backend::Bytes;
 use input::Input;
@@ -42,7 +42,7 @@ pub struct Ended {
     /// The signal that ended it.
     pub signal: Option<i32>,
     /// Everything since the start, or since figures were last begun anew.
-    pub summary: Option<Measurement>,
+    pub summary: Option<Interval>,
     /// What went wrong since the view began.
     pub session: Troubles,
 }
@@ -375,7 +375,7 @@ impl View {
     }
 
     /// On a thread of its own: the directory may be on the very disk that hangs.
-    fn write_file(&self, m: Box<Measurement>) {
+    fn write_file(&self, m: Box<Interval>) {
         let (mail, unicode) = (self.mail.clone(), self.state.style);
         let task = move || {
             let directory = std::env::current_dir().unwrap_or_else(|_| ".".into());

@@ -1,7 +1,7 @@
 //! Compares one line after the other. Pure.
 
 use super::{Edge, redo_made, written};
-use crate::model::{FileRow, Measurement, Op, Role, Server, ServerId};
+use crate::model::{FileRow, Interval, Op, Role, Server, ServerId};
 use crate::server::asking::Counted;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
@@ -60,7 +60,7 @@ impl Counts for Reading {
 /// Compares one server's syncs between two edges.
 fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
     let id = server.id;
-    let measurement = Measurement::between(&first.snapshot, &last.snapshot);
+    let measurement = Interval::between(&first.snapshot, &last.snapshot);
     // The server counts a durable write as a write.
     let is_sync = |row: &&FileRow| row.server == id && !row.op.writes();
     let files: Vec<&FileRow> = measurement.files.iter().filter(is_sync).collect();
@@ -165,7 +165,7 @@ struct Written {
 
 impl Written {
     /// None: they are not watched, or the log is made durable by syncs.
-    fn of(server: &Server, measurement: &Measurement, first: &Edge, last: &Edge) -> Option<Written> {
+    fn of(server: &Server, measurement: &Interval, first: &Edge, last: &Edge) -> Option<Written> {
         let is_watched = measurement.setup.ops.contains(&Op::DsyncWrite);
         let is_said =
             || [&first.before, &last.after].map(|at| DurableWrites::of(server, Some(at)).redo.is_some());

@@ -1,7 +1,7 @@
 //! What was written, in bytes, where all writes are watched. Pure.
 
 use super::Edge;
-use crate::model::{Measurement, Op, Role, ServerId};
+use crate::model::{Interval, Op, Role, ServerId};
 use crate::server::asking::Counted;
 use crate::server::mysql::status::counters::Between;
 use crate::verify::row::{Kind, Range, Row, Verdict};
@@ -78,7 +78,7 @@ const LINES: [Line; 5] = [
 ];
 
 /// None of them if not all writes are watched.
-pub(super) fn rows(server: ServerId, measurement: &Measurement, first: &Edge, last: &Edge) -> Vec<Row> {
+pub(super) fn rows(server: ServerId, measurement: &Interval, first: &Edge, last: &Edge) -> Vec<Row> {
     if !measurement.setup.ops.contains(&Op::Write) {
         return Vec::new();
     }

@@ -16,7 +16,7 @@ use fsynctop::explain::commits::Commits;
 use fsynctop::explain::factors::samples::{By, Sampled};
 use fsynctop::explain::factors::{DurableBy, Log};
 use fsynctop::explain::waits::Account;
-use fsynctop::model::{Measurement, Op};
+use fsynctop::model::{Interval, Op};
 use fsynctop::probe::ProbeConfig;
 use fsynctop::sampler::Sampler;
 use fsynctop::server::asking::choose::Chosen;
@@ -55,7 +55,7 @@ fn watch(database: &Database, connections: u32, window: Duration) -> Commits {
     }
     commits.count_at_end();
     let to = commits.close(&mut sampler, Sampler::snapshot).unwrap();
-    let measurement = Measurement::between(&from, &to);
+    let measurement = Interval::between(&from, &to);
     let commits = commits.finish(&measurement, &from.in_flight, &measurement, &Account::default());
     eprintln!("{connections} connections\n{}", commits.render());
     commits
