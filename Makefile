@@ -52,6 +52,7 @@ advisories: deps ## known vulnerabilities of the crates that are built in, by th
 	exit $$status
 
 test: deps tracefs ## every kind of test, those that need root and a kernel included; of the kernels three or four, in brief
+	@tools/dependencies cargo-deb
 	@mkdir -p target && rm -f target/test-times
 	@tools/test-times part target/test-times "lint" $(MAKE) --no-print-directory lint
 	@SUDO='$(SUDO)' tools/run-tests

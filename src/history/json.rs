@@ -72,6 +72,8 @@ struct JsonServer {
     ports: Vec<u16>,
     container: Option<String>,
     device: Option<String>,
+    #[serde(default, with = "super::bytes::optional_path")]
+    mount: Option<PathBuf>,
     filesystem: Option<String>,
     #[serde(default)]
     storage: Vec<JsonStack>,
@@ -203,6 +205,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         ports: server.ports.clone(),
         container: server.container.clone(),
         device: server.device.clone(),
+        mount: server.mount.clone(),
         filesystem: server.filesystem.clone(),
         storage: server.storage.iter().map(JsonStack::from).collect(),
         seccomp_filters: server.seccomp_filters,
@@ -311,8 +314,8 @@ fn tables_of(
     for server in servers {
         let JsonServer { number, id, name, comm, version, datadir, socket, ports, container, device, .. } =
             server;
-        let (engine, filesystem, notes, thresholds) =
-            (server.engine, server.filesystem, server.notes, server.thresholds);
+        let (engine, mount, filesystem) = (server.engine, server.mount, server.filesystem);
+        let (notes, thresholds) = (server.notes, server.thresholds);
         let (alive, known_by) = (server.alive, server.known_by);
         let storage = server.storage.into_iter().map(Into::into).collect();
         let seccomp_filters = server.seccomp_filters;
@@ -327,7 +330,7 @@ fn tables_of(
             ports,
             container,
             device,
-            mount: None,
+            mount,
             filesystem,
             storage,
             seccomp_filters,

@@ -85,6 +85,7 @@ fn of_thousands_of_unsynced_files_the_logs_are_kept_and_the_sum_is_also_where_sy
 fn a_moment_comes_back_as_it_went_in() {
     for mut measurement in [quiet(), busy(), two_servers(), hostile()] {
         measurement.lost = Lost { preempted: 3, names: 1, unwatched: 5, ..Lost::default() };
+        Arc::make_mut(&mut measurement.servers[0]).mount = Some("/srv/\u{fffd}".into());
         measurement.unwatched = vec![(MYSQL, 4)].into();
         let written = Stats { bytes: 16_384, ..stats(&[(3, 9_000)]) };
         measurement.writes = vec![row(MYSQL, 7, "/d/undo_001", Role::Undo, Op::Write, written)].into();

@@ -84,7 +84,7 @@ pub struct Row {
     pub about: About,
     pub stats: Stats,
     /// Syncs that have begun and not finished.
-    pub in_flight: u32,
+    pub in_flight: u64,
     /// The age of the oldest of them; zero where there is none.
     pub oldest: Duration,
     /// A neighbour on a device that the servers use.
@@ -315,7 +315,7 @@ pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Interval, scope
             Some(rows.len() - 1)
         });
         if let Some(row) = at.map(|at| &mut rows[at]) {
-            row.in_flight += 1;
+            row.in_flight = row.in_flight.saturating_add(sync.count);
             row.oldest = row.oldest.max(sync.age);
         }
     }

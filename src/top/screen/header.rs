@@ -139,8 +139,9 @@ fn totals(state: &State) -> Vec<Part> {
     for role in logs(m, &servers) {
         parts.extend(busiest(state, m, &servers, role));
     }
-    let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server)).count();
-    parts.push(Part::new(3, format!("{} in flight", count(in_flight as u64)), Ink::Plain));
+    let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server));
+    let in_flight = in_flight.fold(0, |sum: u64, sync| sum.saturating_add(sync.count));
+    parts.push(Part::new(3, format!("{} in flight", count(in_flight)), Ink::Plain));
     parts.push(failures(state));
     parts.push(confidence(state, m));
     parts

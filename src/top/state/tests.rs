@@ -227,3 +227,20 @@ fn a_busy_log_whose_sync_hangs_is_busy_all_the_time() {
     bench.second(&fixture::busy());
     assert!(bench.state.rows.iter().all(|row| row.in_flight == 0));
 }
+
+#[test]
+fn as_many_are_in_flight_in_the_past_as_were_then() {
+    let mut bench = Bench::busy(100, 24, 2);
+    let hangs = |tid| {
+        let sync = fixture::in_flight(Role::Redo, "/var/lib/mysql/#innodb_redo/#ib_redo5", 3 * SECOND);
+        InFlight { tid, ..sync }
+    };
+    bench.second(&Interval { in_flight: (1..=12).map(hangs).collect(), ..fixture::busy() });
+    bench.assert_shows("12 in flight");
+    bench.second(&fixture::busy());
+    bench.assert_shows("0 in flight");
+    bench.press(Press::Left);
+    bench.assert_shows("12 in flight");
+    let redo = bench.state.rows.iter().find(|row| row.role == Some(Role::Redo)).unwrap();
+    assert_eq!(redo.in_flight, 12);
+}

@@ -116,7 +116,8 @@ fn whole_pages(version: u32) {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_at_its_worst_the_log_is_as_far_behind_as_postgresql_sees_it() {
     needs(&[]);
-    let cluster = Cluster::on("ext4", 1024);
+    // A fast machine writes a gigabyte meanwhile.
+    let cluster = Cluster::on("ext4", 4096);
     let server = cluster.start(&SETTINGS);
     server.query("CREATE TABLE t (b text)");
     server.query("ALTER TABLE t ALTER b SET STORAGE EXTERNAL");
