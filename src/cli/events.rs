@@ -142,7 +142,7 @@ impl Telling {
         while !stop.is_requested() {
             // What is too old becomes unknown without a snapshot.
             let mut events = self.watch.verdicts(verdicts.at(Instant::now()));
-            if let Some(Published { snapshot, interval }) = published.take() {
+            if let Some(Published { snapshot, interval, .. }) = published.take() {
                 events.extend(self.watch.operations(&interval));
                 servers = snapshot.servers.clone();
             }

@@ -1,5 +1,5 @@
-//! An interval with no more rows than there is room for. What is kept is shared out among owners; the others
-//! are added up, so that no sum changes but those of devices and of files that were only written.
+//! Limits an interval to the rows that there is room for. Owners share the room; the rows that find none are
+//! added up, so no sum changes except those of devices and of files that were only written.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::model::{
     FileInfo, FileRow, InFlight, Interval, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
-    ServerId, Stats, Table, Target, UnsyncedRow, WholeDisks,
+    ServerId, Stats, Table, Target, Unsynced, UnsyncedRow, WholeDisks,
 };
 use crate::server::who::shares::fairly;
 
@@ -66,9 +66,13 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     devices.sort_by_key(|row| Reverse(row.submitted_bytes));
     devices.truncate(MOST_DEVICES);
     // Of logs alone: for what else is kept, the sum of the files' own is good enough.
-    let mut unsynced = interval.unsynced.clone();
-    unsynced.together.retain(|(server, role), _| role.is_serial() && is_kept(*server));
-    unsynced.rows = of_unsynced(&interval.unsynced.rows, &owners);
+    let together = interval.unsynced.together.iter();
+    let together = together.filter(|((server, role), _)| role.is_serial() && is_kept(*server));
+    let unsynced = Unsynced {
+        rows: of_unsynced(&interval.unsynced.rows, &owners),
+        together: together.map(|(key, bytes)| (*key, *bytes)).collect(),
+        dropped: interval.unsynced.dropped,
+    };
     Interval {
         span: interval.span,
         setup: interval.setup.clone(),

@@ -38,7 +38,7 @@ impl Judging {
         for ((server, file), ()) in self.files.closed() {
             self.judge.closed(server, file);
         }
-        if let Some(Published { snapshot, interval }) = published {
+        if let Some(Published { snapshot, interval, .. }) = published {
             self.judge.enter(snapshot, interval);
         }
         let verdicts = self.judge.verdicts(&tracing(state, self.interval));

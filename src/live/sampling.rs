@@ -16,7 +16,7 @@ use crate::server::who::selection::Selection;
 
 /// Sees all that is published, in its order, before anybody else does, and whether it is regular. Runs on the
 /// sampler's thread: it must be quick, and wait for nothing.
-pub(crate) type Follower = Box<dyn FnMut(&Published, bool) + Send>;
+pub(crate) type Follower = Box<dyn FnMut(&mut Published, bool) + Send>;
 
 /// How long a wait for events lasts at most.
 const SLICE: Duration = Duration::from_millis(100);
@@ -197,12 +197,12 @@ impl Sampling {
     }
 
     fn publish(&mut self, snapshot: Snapshot, is_tick: bool) {
-        let published = match self.last.take() {
-            Some(before) => Published::after(&before, snapshot),
+        let snapshot = Arc::new(snapshot);
+        let mut published = match self.last.replace(snapshot.clone()) {
+            Some(before) => Published::after(before, snapshot),
             None => Published::first(snapshot),
         };
-        self.last = Some(published.snapshot.clone());
-        (self.follower)(&published, is_tick);
+        (self.follower)(&mut published, is_tick);
         self.shared.publish(&published, is_tick);
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::fixture::{MARIADB, MYSQL, in_flight, quiet, row, server, stats};
-use crate::model::{Backlog, FileId, Row};
+use crate::model::{Backlog, FileId, Row, Snapshot, Target};
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }

@@ -2,6 +2,7 @@
 //! them ([`Interval`]). Both are immutable plain data.
 
 mod completion;
+mod difference;
 mod disks;
 pub(crate) mod durability;
 mod engine;

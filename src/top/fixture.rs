@@ -35,7 +35,7 @@ fn add_file(files: &mut Vec<FileRow>, row: &FileRow) {
 /// What was counted so far.
 pub(crate) struct World {
     pub snapshot: Snapshot,
-    before: Option<Snapshot>,
+    before: Option<Arc<Snapshot>>,
 }
 
 impl World {
@@ -50,10 +50,10 @@ impl World {
     }
 
     pub fn take(&mut self) -> Event {
-        let snapshot = self.snapshot.clone();
+        let snapshot = Arc::new(self.snapshot.clone());
         let before = self.before.replace(snapshot.clone());
         Event::Published(match before {
-            Some(before) => Published::after(&before, snapshot),
+            Some(before) => Published::after(before, snapshot),
             None => Published::first(snapshot),
         })
     }

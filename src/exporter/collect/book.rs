@@ -185,16 +185,16 @@ impl Book {
         self.last.as_ref()
     }
 
-    /// Takes in what happened since the snapshot before, and returns it with the servers called as here.
-    pub(crate) fn feed(&mut self, published: &Published) -> Interval {
-        let (snapshot, mut measurement) = (&published.snapshot, (*published.interval).clone());
+    /// Takes in what happened since the snapshot before, and gives its servers the names that they have here.
+    pub(crate) fn feed(&mut self, published: &mut Published) {
+        let (snapshot, interval) = (&published.snapshot, &published.interval);
         let now = snapshot.taken;
         if snapshot.setup.net.writeback && self.last.is_none() {
             let nobodys = self.special_place(UNKNOWN, now);
             self.place(nobodys, now).begin_writeback_at_zero();
         }
         self.meet(&snapshot.servers, now);
-        self.add(&measurement, now);
+        self.add(interval, now);
         let waits = self.processes.values().any(|process| process.waiting.is_some());
         for row in snapshot.files.iter().filter(|_| waits) {
             if let Some(waiting) = self.waiting_of(row.server) {
@@ -202,13 +202,13 @@ impl Book {
             }
         }
         self.decide(&snapshot.setup, now);
-        self.note_processes(&measurement, now);
-        self.neighbours.add(&measurement, now);
-        self.call(&mut measurement.servers);
+        self.note_processes(interval, now);
+        self.neighbours.add(interval, now);
         self.lost = self.lost.most(&snapshot.lost);
         self.unsynced_dropped = self.unsynced_dropped.max(snapshot.unsynced.dropped);
         self.last = Some(snapshot.clone());
-        measurement
+        // Nobody else has it yet, so nothing is copied.
+        self.call(&mut Arc::make_mut(&mut published.interval).servers);
     }
 
     /// Takes note of processes that are new, and of what is newly known of the others.

@@ -133,15 +133,16 @@ impl Collector {
 fn follower(kept: Arc<Kept>) -> Follower {
     let mut is_first = true;
     Box::new(move |published, is_tick| {
-        let interval = lock(&kept.book).feed(published);
+        lock(&kept.book).feed(published);
+        let interval = &published.interval;
         // What the first one holds happened while it was being attached.
         if std::mem::take(&mut is_first) {
             return;
         }
         let mut history = lock(&kept.history);
         match is_tick {
-            true => history.push(&interval),
-            false => history.push_part(&interval),
+            true => history.push(interval),
+            false => history.push_part(interval),
         }
     })
 }

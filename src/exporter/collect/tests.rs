@@ -95,11 +95,12 @@ impl World {
                 ..Unsynced::default()
             },
         };
-        let published = match self.book.last() {
-            Some(last) => Published::after(last, snapshot),
+        let snapshot = Arc::new(snapshot);
+        let mut published = match self.book.last() {
+            Some(last) => Published::after(last.clone(), snapshot),
             None => Published::first(snapshot),
         };
-        self.book.feed(&published);
+        self.book.feed(&mut published);
         let samples = samples(&self.text());
         for (series, value) in &self.before {
             if is_counter(series) {

@@ -243,7 +243,7 @@ impl State {
     }
 
     fn take(&mut self, published: Published) {
-        let Published { snapshot, interval } = published;
+        let Published { snapshot, interval, .. } = published;
         self.now = self.now.max(snapshot.taken);
         self.first_taken.get_or_insert(snapshot.taken_wall);
         let base = self.base.get_or_insert_with(|| snapshot.clone()).clone();

@@ -128,7 +128,7 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
         assert!(Arc::ptr_eq(&earlier, &first));
         let mut ticks = Vec::new();
         while Instant::now() < end {
-            let Published { snapshot, interval } = stream.next(Duration::from_secs(5)).unwrap();
+            let Published { snapshot, interval, .. } = stream.next(Duration::from_secs(5)).unwrap();
             assert!(count(&snapshot) >= count(&earlier));
             ticks.push(interval.span.duration);
             history.push(&interval);
