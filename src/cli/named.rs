@@ -69,6 +69,7 @@ fn unknown(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
 
     fn resolved(word: &str) -> Result<TargetArgs, String> {
         let mut targets = TargetArgs { server: Some(word.into()), ..TargetArgs::default() };
@@ -86,11 +87,8 @@ mod tests {
         }
         // Also where none runs.
         assert_eq!(resolved("valkey-server").unwrap().comm, ["valkey-server"]);
-        let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let found = resolved("sleep");
-        other.kill().unwrap();
-        other.wait().unwrap();
-        assert_eq!(found.unwrap().comm, ["sleep"]);
+        let _running = Sleeper::start();
+        assert_eq!(resolved("sleep").unwrap().comm, ["sleep"]);
     }
 
     #[test]

@@ -68,16 +68,16 @@ impl<K: Copy> Ends<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
 
     #[test]
     fn who_ends_is_told_once_and_who_lives_is_not() {
-        let start = || std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let (mut one, mut other) = (start(), start());
+        let (mut one, other) = (Sleeper::start(), Sleeper::start());
         let mut ends = Ends::new(1_024);
         assert!(ends.watch(one.id(), "one") && ends.watch(other.id(), "other"));
         assert!(!ends.watch(1 << 30, "nobody") && !ends.watch(0, "nobody"));
         assert!(ends.take().is_empty());
-        one.kill().unwrap();
+        one.kill();
         // Not waited for yet: it does nothing more all the same.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let mut told = Vec::new();
@@ -86,10 +86,6 @@ mod tests {
         }
         assert_eq!(told, ["one"]);
         assert!(ends.take().is_empty());
-        for child in [&mut one, &mut other] {
-            let _ = child.kill();
-            child.wait().unwrap();
-        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 pub(crate) mod blocking;
 pub(crate) mod boot_time;
+#[cfg(test)]
+pub(crate) mod child;
 pub(crate) mod clock;
 pub(crate) mod cpu_time;
 pub mod descriptors;

@@ -416,6 +416,7 @@ impl Servers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
 
     fn id(pid: u32) -> ServerId {
         // No process has such a number.
@@ -466,8 +467,7 @@ mod tests {
 
     #[test]
     fn more_servers_than_can_be_described_at_once_are_described_one_after_the_other() {
-        let children: Vec<_> =
-            (0..400).map(|_| std::process::Command::new("sleep").arg("120").spawn().unwrap()).collect();
+        let children: Vec<_> = (0..400).map(|_| Sleeper::start()).collect();
         let mut names = Names::new(Arc::new(Rules::builtin()));
         let mut servers = Servers::new(Arc::new(Rules::builtin()));
         for child in &children {
@@ -484,10 +484,6 @@ mod tests {
         let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let named = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
         let describers = threads.filter(|task| named(task).is_ok_and(|name| name == "describe\n")).count();
-        for mut child in children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
         assert_eq!(left, 0);
         // Other tests of this process may have threads of that name, too.
         assert!(describers <= 32, "{describers} threads");

@@ -37,7 +37,7 @@ pub mod web;
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fsynctop::model::FileId;
@@ -50,6 +50,18 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A process that does nothing. Returns once it executes `sleep`: the kernel lets a parent go on before it has given
+/// the child its new name.
+pub fn sleeper() -> Running {
+    let child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().expect("sleep can be started");
+    let comm = format!("/proc/{}/comm", child.id());
+    let sleeper = Running(child);
+    wait_until("the child to be sleep", || {
+        std::fs::read_to_string(&comm).is_ok_and(|name| name == "sleep\n")
+    });
+    sleeper
 }
 
 /// Fails a test that cannot run here, with what is missing: no test looks as if it had run.

@@ -21,6 +21,7 @@ use fsynctop::server::etcd::status::reading::Reading;
 use fsynctop::server::who::processes;
 
 use crate::common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
+use crate::common::sleeper;
 
 const PAGE: &str = "# HELP etcd_disk_wal_fsync_duration_seconds The latency distributions of fsync called by WAL.\n\
                     etcd_disk_wal_fsync_duration_seconds_count 5\n\
@@ -232,17 +233,14 @@ fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
     let status = |server: Server| choose::choose::<Client>(vec![server], named()).unwrap().status.map(|_| ());
     status(this_process("etcd")).unwrap();
     // A process that listens nowhere.
-    let sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let other = processes::find(Path::new("/proc"), sleep.id()).unwrap();
+    let sleep = sleeper();
+    let other = processes::find(Path::new("/proc"), sleep.0.id()).unwrap();
     let error = status(Server::new(other.id(), "etcd".into())).unwrap_err().to_string();
     let says = format!(
         "the connection leads to another server: process {} does not listen at {address}",
-        sleep.id()
+        sleep.0.id()
     );
     assert_eq!(error, says);
-    let mut sleep = sleep;
-    sleep.kill().unwrap();
-    sleep.wait().unwrap();
 }
 
 #[test]

@@ -20,6 +20,7 @@ use fsynctop::server::redis::status::reading::Reading;
 use fsynctop::server::who::processes;
 
 use crate::common::hostile::{SLACK, alone, at, for_ever, judge, listen, this_process};
+use crate::common::sleeper;
 
 /// The sections that are asked for.
 fn sections() -> [String; 4] {
@@ -216,16 +217,14 @@ fn a_place_where_the_traced_server_does_not_listen_is_another_server_s() {
     let named = || ConnectOptions { port: Some(address.port()), ..ConnectOptions::default() };
     let status = |server: Server| choose::choose::<Client>(vec![server], named()).unwrap().status.map(|_| ());
     status(this_process("redis-server")).unwrap();
-    let mut sleep = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let other = processes::find(Path::new("/proc"), sleep.id()).unwrap();
+    let sleep = sleeper();
+    let other = processes::find(Path::new("/proc"), sleep.0.id()).unwrap();
     let error = status(Server::new(other.id(), "redis-server".into())).unwrap_err().to_string();
     let says = format!(
         "the connection leads to another server: process {} does not listen at {address}",
-        sleep.id()
+        sleep.0.id()
     );
     assert_eq!(error, says);
-    sleep.kill().unwrap();
-    sleep.wait().unwrap();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The command line as far as it goes without root: usage, help, and what is wrong with the arguments.
 
 use crate::common::faults::{fsynctop, output, stderr, stdout};
+use crate::common::sleeper;
 
 fn fails_with(arguments: &[&str], status: i32, says: &[&str]) {
     let output = output(fsynctop().args(arguments));
@@ -127,8 +128,7 @@ fn a_pid_and_a_name_are_not_given_together() {
 
 #[test]
 fn what_is_neither_mysql_nor_mariadb_has_no_counters_to_be_verified_against() {
-    let sleep = || crate::common::Running(std::process::Command::new("sleep").arg("60").spawn().unwrap());
-    let strangers = [sleep(), sleep()];
+    let strangers = [sleeper(), sleeper()];
     let [one, other] = strangers.each_ref().map(|running| running.0.id().to_string());
     let plainly = format!("sleep {one} is neither MySQL, MariaDB, PostgreSQL, etcd, Redis nor Valkey");
     fails_with(&["verify", "--pid", &one], 3, &["nothing to compare with", &plainly]);

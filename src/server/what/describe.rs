@@ -278,6 +278,7 @@ fn is_mapped(proc_root: &Path, pid: u32, library: &[u8], over: &dyn Fn() -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
     use std::sync::Arc;
 
     use crate::model::{Datadir, Engine};
@@ -327,12 +328,7 @@ mod tests {
         // This program itself has versions of servers in its text.
         let directory = tempfile::tempdir().unwrap();
         let works_in = directory.path().canonicalize().unwrap();
-        let mut child =
-            std::process::Command::new("sleep").arg("600").current_dir(&works_in).spawn().unwrap();
-        // A process that has just begun to execute a program has no arguments yet.
-        while std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap().is_empty() {
-            std::thread::yield_now();
-        }
+        let child = Sleeper::of(std::process::Command::new("sleep").current_dir(&works_in));
         let id = processes::find(Path::new("/proc"), child.id()).unwrap().id();
         let postgres = crate::model::fixture::engine("postgres").unwrap();
         for (name, datadir, expected) in [
@@ -347,8 +343,6 @@ mod tests {
             let relative = settings.resolved(Path::new("dump.rdb"));
             assert_eq!(relative, expected.map(|directory| directory.join("dump.rdb")), "{name}");
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     #[test]

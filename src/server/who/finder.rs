@@ -143,24 +143,21 @@ fn pause_after(used: Duration) -> Duration {
 mod tests {
     use super::*;
     use crate::engine::engines::Engines;
+    use crate::linux::child::Sleeper;
     use crate::server::who::filter::TargetFilter;
 
     #[test]
     fn a_process_is_told_once_and_one_that_comes_later_is_told_then() {
-        let mut first = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let first = Sleeper::start();
         let finder =
             Finder::start(&Selection::new(Engines::builtin(), vec![TargetFilter::Tree(std::process::id())]));
         let pids = |patience| finder.take(patience).iter().map(|id| id.pid).collect::<Vec<_>>();
         assert!(pids(Duration::from_secs(20)).contains(&first.id()));
-        let mut second = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let second = Sleeper::start();
         let end = Instant::now() + Duration::from_secs(30);
         let mut later = Vec::new();
         while !later.contains(&second.id()) && Instant::now() < end {
             later.extend(pids(Duration::from_secs(1)));
-        }
-        for child in [&mut first, &mut second] {
-            child.kill().unwrap();
-            child.wait().unwrap();
         }
         assert!(later.contains(&second.id()) && !later.contains(&first.id()), "{later:?}");
     }
@@ -172,7 +169,7 @@ mod tests {
         // What the look found that may have begun before the pause.
         finder.pause(true);
         while !finder.take(Duration::from_secs(3)).is_empty() {}
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child = Sleeper::start();
         let seen = |patience| finder.take(patience).iter().any(|id| id.pid == child.id());
         assert!(!seen(Duration::from_secs(3)), "it was looked for");
         finder.pause(false);
@@ -180,8 +177,6 @@ mod tests {
         while !seen(Duration::from_secs(1)) {
             assert!(Instant::now() < end, "it is not found after the pause");
         }
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     #[test]

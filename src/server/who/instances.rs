@@ -154,6 +154,7 @@ fn children_of(proc_root: &Path, pid: u32) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
 
@@ -269,12 +270,11 @@ mod tests {
 
     #[test]
     fn the_children_of_a_process_are_listed_and_of_one_that_has_gone_there_are_none() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let own = std::process::id();
-        assert!(descendants(Path::new(PROC), own).unwrap().contains(&child.id()));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(!descendants(Path::new(PROC), own).unwrap().contains(&child.id()));
+        let child = Sleeper::start();
+        let (own, pid) = (std::process::id(), child.id());
+        assert!(descendants(Path::new(PROC), own).unwrap().contains(&pid));
+        drop(child);
+        assert!(!descendants(Path::new(PROC), own).unwrap().contains(&pid));
         assert_eq!(descendants(Path::new(PROC), 1 << 30), Some(Vec::new()));
         // A kernel that lists none: a thread without that file.
         let proc_root = tempfile::tempdir().unwrap();

@@ -124,6 +124,7 @@ fn trees(proc_root: &Path, roots: &[u32]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::child::Sleeper;
     use crate::model::ServerId;
     use crate::server::who::filter::{Cgroup, Comm};
 
@@ -161,13 +162,11 @@ mod tests {
 
     #[test]
     fn descendants_are_found_and_siblings_are_not() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let child = Sleeper::start();
         let me = std::process::id();
         let tree = pids(&TargetFilter::Tree(me));
         assert!(tree.contains(&me) && tree.contains(&child.id()));
         assert_eq!(pids(&TargetFilter::Tree(child.id())), [child.id()]);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     #[test]

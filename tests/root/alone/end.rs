@@ -3,16 +3,11 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::common::faults::{FaultFs, fsynctop, output, row, stdout};
-use crate::common::{Running, needs, tracepoints, wait_until};
+use crate::common::{Running, needs, sleeper, tracepoints, wait_until};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde_json::Value;
-
-fn sleeper() -> Running {
-    Running(Command::new("sleep").arg("600").spawn().unwrap())
-}
 
 /// A pipe that has no room, so that whoever prints waits for its reader.
 fn full_pipe() -> (PipeReader, PipeWriter) {

@@ -10,7 +10,7 @@ use crate::common::disk::Mounted;
 use crate::common::faults::{FaultFs, Hung};
 use crate::common::measured::{Measured, number};
 use crate::common::rows;
-use crate::common::{Running, built, needs, wait_until};
+use crate::common::{Running, built, needs, sleeper, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
 use fsynctop::live::{Live, Options, State};
@@ -239,7 +239,7 @@ fn root_max_cpu_a_sync_that_hangs_since_a_pause_is_in_flight_after_it() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_max_cpu_attaching_does_not_count() {
     needs(&[]);
-    let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
+    let sleeper = sleeper();
     let pid = sleeper.0.id().to_string();
     let mut child = Command::new(env!("CARGO_BIN_EXE_fsynctop"))
         // The first interval is over a second before the two end that do not count, for a busy machine may be

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::common::exporter::{Exporter, children, status_lines};
 use crate::common::faults::signal;
 use crate::common::web::{curl, status};
-use crate::common::{Running, built, needs, wait_until};
+use crate::common::{Running, built, needs, sleeper, wait_until};
 use fsynctop::exporter::confine::seccomp::{self, Process};
 use fsynctop::exporter::confine::{User, landlock};
 use fsynctop::exporter::privileges;
@@ -261,8 +261,7 @@ fn the_prober_reads_and_does_not_write_and_the_web_process_does_neither() {
     for (path, mode) in [(directory.path(), 0o755), (&socket, 0o777)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
-    let target = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
-    let target = Running(target);
+    let target = sleeper();
     let pid = target.0.id();
     let of = |process| {
         let file = file.clone();
@@ -299,7 +298,7 @@ fn further(listener: &TcpListener, file: &fs::File, pid: Pid, shared: &Path) -> 
 #[ignore = "needs root and a kernel with BTF"]
 fn allowed_calls_reach_no_further_by_their_arguments() {
     needs(&[]);
-    let target = Running(Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap());
+    let target = sleeper();
     let pid = Pid::from_raw(target.0.id().try_into().unwrap()).unwrap();
     // In memory, which anybody may write to who finds it.
     let memory = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::common::disk::Mounted;
 use crate::common::measured::{Measured, number, text};
-use crate::common::{Running, built, needs, wait_until};
+use crate::common::{Running, built, needs, sleeper, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::linux::mountinfo;
 use fsynctop::server::who::filter::TargetFilter;
@@ -77,7 +77,7 @@ fn processes_of_a_control_group_are_found_with_those_below_it() {
     let name = format!("fsynctop-test-{}", std::process::id());
     let groups = Groups(mount.mount_point.join(&name));
     std::fs::create_dir_all(groups.0.join("below")).expect("control groups can be made");
-    let sleeper = Running(Command::new("sleep").arg("600").spawn().unwrap());
+    let sleeper = sleeper();
     let pid = sleeper.0.id();
     std::fs::write(groups.0.join("below/cgroup.procs"), pid.to_string()).unwrap();
     // The same group by its path in the file system and by the one that /proc/PID/cgroup shows.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::faults::{FaultFs, Series, finish, fsynctop, output, signal, stderr, stdout, tool, trace};
 use crate::common::terminal::TMUX;
-use crate::common::{Running, needs, wait_until};
+use crate::common::{Running, needs, sleeper, wait_until};
 use fsynctop::text::width;
 use serde_json::Value;
 
@@ -18,10 +18,6 @@ fn seven_syncs(directory: &Path) -> Vec<String> {
     let script = r#"for i in 1 2 3 4 5 6 7; do sync --data "$1/ib_logfile0"; done"#;
     std::fs::write(directory.join("ib_logfile0"), "redo").unwrap();
     ["sh", "-c", script, "sh", directory.to_str().unwrap()].map(str::to_owned).to_vec()
-}
-
-fn sleeper() -> Running {
-    Running(Command::new("sleep").arg("600").spawn().unwrap())
 }
 
 /// Runs a script in namespaces of its own with the program as $1.
