@@ -72,7 +72,14 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ),
     (
         "a label, a cell, a name",
-        &["local socket only", "cgroup, all, engine", "all failed syncs", "/dev/sdb no ", "0 not watched"],
+        &[
+            "what of them no sync has covered yet",
+            "local socket only",
+            "cgroup, all, engine",
+            "all failed syncs",
+            "/dev/sdb no ",
+            "0 not watched",
+        ],
     ),
 ];
 
@@ -135,7 +142,10 @@ const HARMLESS_IN_HELP: &[(&str, &[&str])] = &[
 
 /// The same in the code of the views.
 const HARMLESS_IN_CODE: &[(&str, &[&str])] = &[
-    ("names in JSON and cells", &["file filesystem none", "– yes no –", "(no file)", "(no processor free)"]),
+    (
+        "names in JSON and cells",
+        &["file filesystem none", "– yes no –", "mean:.2} yes no", "(no file)", "(no processor free)"],
+    ),
     (
         "what a row, a stack or a key of a view is",
         &[

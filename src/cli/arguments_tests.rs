@@ -1,5 +1,6 @@
 //! Which place wins, and what is said of mistakes in the exporter's file.
 
+use crate::model::Figure;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,12 +56,15 @@ last = '90s'
 #[test]
 fn the_configuration_is_the_default_of_what_the_command_line_does_not_say() {
     let from_file = once(CONFIG, &["once"]);
-    assert_eq!((from_file.by, &from_file.columns[..]), (By::File, &[Shown::Op, Shown::P99][..]));
+    assert_eq!(
+        (from_file.by, &from_file.columns[..]),
+        (By::File, &[Shown::Op, Shown::Figure(Figure::P99)][..])
+    );
     assert_eq!(from_file.stuck_after, Duration::from_secs(3));
     assert_eq!((&from_file.trace.targets.comm[..], from_file.interval), (&["postgres".to_owned()][..], None));
     let given =
         once(CONFIG, &["once", "--by", "role", "--columns", "max", "--comm", "mysqld", "--stuck-after", "1"]);
-    assert_eq!((given.by, &given.columns[..]), (By::Role, &[Shown::Max][..]));
+    assert_eq!((given.by, &given.columns[..]), (By::Role, &[Shown::Figure(Figure::Max)][..]));
     assert_eq!(
         (given.stuck_after, &given.trace.targets.comm[..]),
         (Duration::from_secs(1), &["mysqld".to_owned()][..])

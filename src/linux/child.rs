@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Sleeper(Child);
 
 impl Sleeper {
-    /// Returns once it executes `sleep`. `spawn` returns earlier: the kernel lets a parent go on before it has
-    /// given the child its new name and arguments.
+    /// Returns once it executes `sleep`. `spawn` returns earlier: the kernel lets a parent go on before it
+    /// has given the child its new name and arguments.
     pub(crate) fn start() -> Self {
         Self::of(&mut Command::new("sleep"))
     }

@@ -145,6 +145,11 @@ impl Interval {
         self.unsynced.append(later.unsynced);
     }
 
+    /// As far as it is known.
+    pub(crate) fn server(&self, id: ServerId) -> Option<&Arc<Server>> {
+        self.servers.iter().find(|server| server.id == id)
+    }
+
     /// Of this server.
     pub(crate) fn unwatched_of(&self, server: ServerId) -> u64 {
         self.unwatched.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n)

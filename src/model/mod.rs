@@ -7,6 +7,7 @@ mod disks;
 pub(crate) mod durability;
 mod engine;
 mod errors;
+pub(crate) mod figures;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod histogram;
@@ -33,6 +34,7 @@ pub use completion::Completions;
 pub use disks::WholeDisks;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
+pub use figures::Figure;
 #[cfg(test)]
 pub(crate) use interval::roles_of;
 pub use interval::{Interval, Rest, Span};
@@ -46,7 +48,7 @@ pub use owner::{Owner, Proof};
 pub use role::Role;
 pub(crate) use role::{Consequence, Numbering};
 pub(crate) use rows::OTHER_NEIGHBOURS;
-pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, NeighbourRow, RoleRow, ThreadRow};
+pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, LogEntry, NeighbourRow, RoleRow, ThreadRow};
 pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
 pub use storage::{Durability, StorageStack};

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::table::Row;
-use super::{Op, Role, Server, ServerId, Stats, Target};
+use super::{Max, Op, Role, Server, ServerId, Stats, Target};
 
 /// What is known of a file besides its identity; shared between snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,21 @@ pub struct InFlight {
     pub age_is_minimum: bool,
     /// How many syncs of its server and role this stands for, being the oldest. 1: each is listed.
     pub count: u64,
+}
+
+/// The syncs of one file in one interval: those that failed, and the slowest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogEntry {
+    /// The end of the interval.
+    pub at: SystemTime,
+    pub server: ServerId,
+    pub target: Target,
+    pub op: Op,
+    pub info: Arc<FileInfo>,
+    /// Of the slowest of them. Of a failed one it is known only that it took no longer.
+    pub max: Max,
+    /// errno and how many; none: the entry is there because it was slow.
+    pub errors: Vec<(i32, u64)>,
 }
 
 /// A device that files lie on.

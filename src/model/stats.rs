@@ -108,10 +108,6 @@ impl Stats {
         self.count.saturating_add(self.untimed)
     }
 
-    pub(crate) fn mean_ns(&self) -> Option<u64> {
-        self.sum_ns.checked_div(self.count)
-    }
-
     /// In nanoseconds; never above the maximum latency, which is exact while a bucket's midpoint is not.
     pub(crate) fn quantile_ns(&self, q: f64) -> Option<u64> {
         self.histogram.quantile(q).map(|ns| ns.min(self.max.ns))

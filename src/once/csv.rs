@@ -4,37 +4,85 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::model::{Interval, Stats};
+use crate::model::figures::{self, Figure, Value};
+use crate::model::{Interval, Op, ServerId, Target};
 use crate::render::json::{length, seconds};
-use crate::render::rows::{Row, Subject, everyone, max_ns, nameless, rows};
+use crate::render::rows::{About, File, Row, everyone, max_ns, nameless_file, path_bytes, rows};
 use crate::render::{By, Options};
 use crate::text::{errno, escape, rfc3339};
 
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];
-/// What every row ends with. An empty field is a figure that does not exist.
-const FIGURES: [&str; 20] = [
-    "op",
-    "syncs",
-    "syncs_per_second",
-    "errors",
-    "errors_by_name",
-    "total_seconds",
-    "in_flight_mean",
-    "min_seconds",
-    "mean_seconds",
-    "p50_seconds",
-    "p90_seconds",
-    "p99_seconds",
-    "p999_seconds",
-    "max_seconds",
-    "max_exact",
-    "bytes",
-    "via",
-    "completion",
-    "host",
-    "server_name",
-];
+/// What every row ends with.
+enum Field {
+    Op,
+    Figure(Figure),
+    Via,
+    Host,
+    ServerName,
+}
+
+/// In the order in which they were introduced, since some read columns by their number.
+fn fields() -> Vec<Field> {
+    let mut fields = vec![Field::Op];
+    for &figure in Figure::ALL.iter().filter(|figure| !figure.line().csv.is_empty()) {
+        let (before, after) = match figure {
+            Figure::Completion => (Some(Field::Via), vec![Field::Host, Field::ServerName]),
+            _ => (None, Vec::new()),
+        };
+        fields.extend(before.into_iter().chain([Field::Figure(figure)]).chain(after));
+    }
+    fields
+}
+
+impl Field {
+    fn name(&self, by: By) -> String {
+        match self {
+            Field::Op => "op".into(),
+            Field::Figure(figure) if by == By::Writes => figure.line().csv.replace("syncs", "writes"),
+            Field::Figure(figure) => figure.line().csv.into(),
+            Field::Via => "via".into(),
+            Field::Host => "host".into(),
+            Field::ServerName => "server_name".into(),
+        }
+    }
+
+    fn text(&self, row: &Row, m: &Interval) -> String {
+        match self {
+            Field::Op => row.op().map_or("", Op::what).into(),
+            Field::Figure(figure) => figure_text(row.figure(*figure, m.span.duration)),
+            Field::Via => row.op().map_or("", |op| op.via().name()).into(),
+            Field::Host => name(m.setup.host.as_bytes()),
+            Field::ServerName => row
+                .server()
+                .and_then(|id| m.server(id))
+                .map(|server| no_formula(&server.name))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// Empty where the figure does not exist.
+fn figure_text(value: Value) -> String {
+    match value {
+        Value::Absent => String::new(),
+        Value::Count(n) | Value::Bytes(n) => n.to_string(),
+        Value::Rate(_, over) if over.is_zero() => String::new(),
+        Value::Rate(n, over) => (n as f64 / over.as_secs_f64()).to_string(),
+        Value::Time(ns) | Value::Quantile(_, ns, _) => seconds(ns).to_string(),
+        Value::Mean(sum, n) => seconds(sum / n).to_string(),
+        Value::Max(max) => max_ns(max).map(|ns| seconds(ns).to_string()).unwrap_or_default(),
+        Value::InFlight(mean) => mean.to_string(),
+        Value::Errors(errors) => figures::sum(errors).to_string(),
+        Value::ErrorNames(errors) => {
+            let each: Vec<String> =
+                errors.iter().map(|(&number, n)| format!("{}={n}", errno(number))).collect();
+            each.join(" ")
+        }
+        Value::Flag(flag) => flag.to_string(),
+        Value::Word(word) => word.into(),
+    }
+}
 
 fn subject_columns(by: By) -> &'static [&'static str] {
     match by {
@@ -47,27 +95,21 @@ fn subject_columns(by: By) -> &'static [&'static str] {
 
 pub(super) fn write(m: &Interval, options: &Options, out: &mut impl Write) -> io::Result<()> {
     let mut csv = csv::WriterBuilder::new().from_writer(out);
+    let ends_with = fields();
     if options.interval.is_none_or(|interval| interval == 0) {
-        let figures = FIGURES.iter().map(|&name| match name {
-            "syncs" if options.by == By::Writes => "writes",
-            "syncs_per_second" if options.by == By::Writes => "writes_per_second",
-            name => name,
-        });
         let subject = subject_columns(options.by).iter().copied();
-        csv.write_record(INTERVAL.iter().copied().chain(subject).chain(figures))?;
+        let names = INTERVAL.iter().copied().chain(subject).map(str::to_owned);
+        csv.write_record(names.chain(ends_with.iter().map(|field| field.name(options.by))))?;
     }
     let (start, end, duration) =
         (rfc3339(m.span.start), rfc3339(m.span.end), length(m.span.duration).to_string());
     for row in rows(m, &everyone(m), options).into_iter().take(options.limit.unwrap_or(usize::MAX)) {
-        let server = m.servers.iter().find(|server| server.id == row.server);
-        let mut fields = vec![start.clone(), end.clone(), duration.clone(), row.server.pid.to_string()];
-        fields.push(server.map(|server| name(server.comm.as_bytes())).unwrap_or_default());
-        subject(&row, &mut fields);
-        figures(&row, m, &mut fields);
-        // What came later comes last: some read columns by their number.
-        fields.push(name(m.setup.host.as_bytes()));
-        fields.push(server.map(|server| no_formula(&server.name)).unwrap_or_default());
-        csv.write_record(&fields)?;
+        let server = row.server().unwrap_or(ServerId::NONE);
+        let comm = m.server(server).map(|server| name(server.comm.as_bytes())).unwrap_or_default();
+        let mut texts = vec![start.clone(), end.clone(), duration.clone(), server.pid.to_string(), comm];
+        subject(&row, &mut texts);
+        texts.extend(ends_with.iter().map(|field| field.text(&row, m)));
+        csv.write_record(&texts)?;
     }
     csv.flush()
 }
@@ -87,58 +129,32 @@ fn no_formula(escaped: &str) -> String {
 fn subject(row: &Row, fields: &mut Vec<String>) {
     let optional =
         |text: &Option<Arc<str>>| text.as_ref().map(|text| name(text.as_bytes())).unwrap_or_default();
-    match row.subject {
-        Subject::Role(role) => fields.push(role.name().into()),
-        Subject::Thread(thread) => fields.extend([name(thread.name.as_bytes()), thread.tid.to_string()]),
-        Subject::Server => {}
-        Subject::File(file) => {
-            let path = file.info.path.as_ref().map(|path| name(path.as_os_str().as_encoded_bytes()));
-            let id = match file.target {
-                crate::model::Target::File(id) => Some(id),
+    match &row.about {
+        About::Role(role) => fields.push(role.name().into()),
+        About::Thread(thread) => {
+            fields.extend([
+                name(thread.as_bytes()),
+                row.key.tid().map(|tid| tid.to_string()).unwrap_or_default(),
+            ]);
+        }
+        About::File(File { target, info, .. }) => {
+            let path = info.path.as_deref().map(|path| name(path_bytes(path)));
+            let id = match target {
+                Target::File(id) => Some(id),
                 _ => None,
             };
             fields.extend([
-                file.info.role.name().into(),
-                nameless(file).or(path).unwrap_or_default(),
-                file.info.open.to_string(),
-                optional(&file.info.device),
-                optional(&file.info.filesystem),
+                info.role.name().into(),
+                nameless_file(*target, info).or(path).unwrap_or_default(),
+                info.open.to_string(),
+                optional(&info.device),
+                optional(&info.filesystem),
                 id.map(|id| id.inode.to_string()).unwrap_or_default(),
                 id.map(|id| id.generation.to_string()).unwrap_or_default(),
             ]);
         }
+        About::Server(_) | About::Neighbour { .. } | About::Log(_) => {}
     }
-}
-
-fn figures(row: &Row, m: &Interval, fields: &mut Vec<String>) {
-    let stats: &Stats = &row.stats;
-    let optional = |ns: Option<u64>| ns.map(|ns| seconds(ns).to_string()).unwrap_or_default();
-    let per_second = match m.span.duration.as_secs_f64() {
-        0.0 => String::new(),
-        seconds => (stats.count as f64 / seconds).to_string(),
-    };
-    let errors: Vec<String> =
-        stats.errors.iter().map(|(&number, n)| format!("{}={n}", errno(number))).collect();
-    fields.extend([
-        row.op.what().into(),
-        stats.count.to_string(),
-        per_second,
-        stats.error_count().to_string(),
-        errors.join(" "),
-        seconds(stats.sum_ns).to_string(),
-        stats.in_flight_mean(m.span.duration).to_string(),
-        optional(stats.min_ns()),
-        optional(stats.mean_ns()),
-        optional(stats.quantile_ns(0.5)),
-        optional(stats.quantile_ns(0.9)),
-        optional(stats.quantile_ns(0.99)),
-        optional(stats.quantile_ns(0.999)),
-        optional(max_ns(stats)),
-        if stats.count > 0 { stats.max.exact.to_string() } else { String::new() },
-        if row.op.writes() { stats.bytes.to_string() } else { String::new() },
-        row.op.via().name().into(),
-        stats.completions.name(row.op).unwrap_or_default().into(),
-    ]);
 }
 
 #[cfg(test)]

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use crate::history::Troubles;
+use crate::model::figures::{self, Figure, Fit, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Backlog, Interval, Max, RoleRow, Server, ServerId, Stats, UnsyncedRow, Via};
-use crate::render::grid::{Align, Cell, Column, layout};
-use crate::render::rows::{self, Row, Subject, nameless, p99, rows_for_people};
-use crate::render::{By, Options, Paint, Shown, Style, device, header, histogram, reading};
+use crate::model::{
+    Backlog, Errors, Interval, Max, Op, RoleRow, Server, ServerId, Stats, Target, UnsyncedRow, Via,
+};
+use crate::render::columns::Column;
+use crate::render::grid::{self, Align, Cell, layout};
+use crate::render::rows::{self, About, Key, Row, file_name, p99, rows_for_people, suffix};
+use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
 use crate::text::{absence, count, counted, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
@@ -113,53 +118,35 @@ fn sentences(out: &mut String, sentences: Vec<reading::Sentence>, options: &Opti
 fn grid(out: &mut String, m: &Interval, servers: &[ServerId], rows: &[Row], options: &Options) {
     let style = &options.style;
     let shown = options.limit.unwrap_or(usize::MAX);
-    let mut lines: Vec<Vec<Cell>> = rows
-        .iter()
-        .take(shown)
-        .map(|row| {
-            let mut cells = subject(row, m, style);
-            cells.push(row.op.name().to_owned().into());
-            cells.extend(figures(&row.stats, header::in_flight(row, m), m, style));
-            cells.push(bytes(row.op.writes(), &row.stats));
-            cells
-        })
-        .collect();
-    if options.by == By::Writes {
-        add_unsynced(&mut lines, &rows[..rows.len().min(shown)], m);
+    let columns = columns(rows, options);
+    let mut lines: Vec<Vec<Cell>> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for row in rows.iter().take(shown) {
+        // What is unsynced is the file's and not one operation's: it stands in the file's first row.
+        let is_first = seen.insert(file_of(row));
+        let cell = |column: &Column| match column {
+            Column::Unsynced if is_first => unsynced(backlog_of(row, m)),
+            column => cell(row, *column, m, style),
+        };
+        lines.push(columns.iter().map(cell).collect());
     }
-    let mut total = Stats::default();
-    if options.by == By::Writes {
-        rows.iter().for_each(|row| total.merge(&row.stats));
-    } else {
-        m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
-    }
-    let subjects = subject_columns(options.by);
-    let mut cells = vec![Cell::default(); subjects.len() + 1];
-    cells[0].text = "total".into();
-    cells.extend(figures(&total, header::mean_in_flight(total.in_flight_mean(m.span.duration)), m, style));
-    cells.push(bytes(total.bytes > 0, &total));
-    if options.by == By::Writes {
-        let its = m.unsynced.rows.iter().filter(|row| servers.contains(&row.server));
-        cells.push(unsynced(its.map(|row| row.now).reduce(Backlog::and)));
-    }
-    lines.push(cells);
-
-    let mut columns: Vec<Column> = subjects.into_iter().chain(figure_columns()).collect();
-    if options.by == By::Writes {
-        columns
-            .iter_mut()
-            .filter(|column| column.title == title(Shown::Syncs))
-            .for_each(|column| column.title = WRITES);
-    }
-    if options.by == By::Writes {
-        columns.push(right(title(Shown::Bytes), Some(4)));
-        columns.push(right(title(Shown::Unsynced), Some(4)));
-    } else if rows.iter().any(|row| row.op.writes()) || options.columns.contains(&Shown::Bytes) {
-        columns.push(right(title(Shown::Bytes), Some(4)));
-    } else {
-        lines.iter_mut().for_each(|cells| drop(cells.pop()));
-    }
-    let (columns, lines) = chosen(&options.columns, columns, lines);
+    let total = Row::new(Key::Log(0), About::Server(None), total(m, servers, rows, options.by));
+    let cell = |(at, column): (usize, &Column)| match column {
+        _ if at == 0 => "total".to_owned().into(),
+        Column::Figure(figure) => match (figure, total.figure(*figure, m.span.duration)) {
+            // Of several operations together the table knows whether some of them write.
+            (Figure::Bytes, _) if total.stats.bytes > 0 => count(total.stats.bytes).into(),
+            (figure, Value::Absent) if figure.line().is_optional => Cell::default(),
+            (_, value) => figure_cell(value, style),
+        },
+        Column::Unsynced => {
+            let its = m.unsynced.rows.iter().filter(|row| servers.contains(&row.server));
+            unsynced(its.map(|row| row.now).reduce(Backlog::and))
+        }
+        _ => Cell::default(),
+    };
+    lines.push(columns.iter().enumerate().map(cell).collect());
+    let columns: Vec<grid::Column> = columns.iter().map(|column| heading(*column, options)).collect();
     out.push_str(&layout(&columns, &lines, style));
     if options.by == By::Thread {
         without_thread(out, m, servers, style);
@@ -180,6 +167,15 @@ fn grid(out: &mut String, m: &Interval, servers: &[ServerId], rows: &[Row], opti
     }
 }
 
+fn total(m: &Interval, servers: &[ServerId], rows: &[Row], by: By) -> Stats {
+    if by != By::Writes {
+        return m.total_of(|row| servers.contains(&row.server));
+    }
+    let mut total = Stats::default();
+    rows.iter().for_each(|row| total.merge(&row.stats));
+    total
+}
+
 /// A request has no thread of its own: a worker of the kernel may end what one thread of the server has
 /// begun.
 fn without_thread(out: &mut String, m: &Interval, servers: &[ServerId], style: &Style) {
@@ -195,138 +191,139 @@ fn without_thread(out: &mut String, m: &Interval, servers: &[ServerId], style: &
     }
 }
 
-/// The columns that were asked for, in that order; the first, which says what a row is, stays where it is.
-/// None of these is left out for want of room.
-fn chosen(asked: &[Shown], columns: Vec<Column>, lines: Vec<Vec<Cell>>) -> (Vec<Column>, Vec<Vec<Cell>>) {
-    if asked.is_empty() {
-        return (columns, lines);
-    }
-    let is_it = |column: &Column, shown: Shown| {
-        column.title == title(shown) || (shown == Shown::Syncs && column.title == WRITES)
-    };
-    let place = |shown: &Shown| (1..columns.len()).find(|&at| is_it(&columns[at], *shown));
-    // A thread's number belongs to its name.
-    let subject = (0..columns.len()).take_while(|&at| at == 0 || columns[at].title == TID);
-    let places: Vec<usize> = subject.chain(asked.iter().filter_map(place)).collect();
-    let lines = lines.iter().map(|line| places.iter().map(|&at| line[at].clone()).collect()).collect();
-    (places.iter().map(|&at| Column { drop_at: None, ..columns[at].clone() }).collect(), lines)
-}
-
-const TID: &str = "TID";
-/// Where rows count writes instead of syncs.
-const WRITES: &str = "WRITES";
-
-fn title(shown: Shown) -> &'static str {
-    match shown {
-        Shown::Role => "ROLE",
-        Shown::Op => "OP",
-        Shown::Syncs => "SYNCS",
-        Shown::Rate => "/s",
-        Shown::Mean => "MEAN",
-        Shown::P50 => "P50",
-        Shown::P99 => "P99",
-        Shown::Max => "MAX",
-        Shown::InFlight => "IN FLIGHT",
-        Shown::Errors => "ERRORS",
-        Shown::Bytes => "BYTES",
-        Shown::Unsynced => "UNSYNCED",
-    }
-}
-
-fn left(title: &'static str, drop_at: Option<u8>) -> Column {
-    Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false }
-}
-
-fn right(title: &'static str, drop_at: Option<u8>) -> Column {
-    Column { title, align: Align::Right, roomy: 6, drop_at, flexible: false }
-}
-
-fn subject_columns(by: By) -> Vec<Column> {
+/// What says what a row is.
+fn subject_columns(by: By) -> &'static [Column] {
     match by {
-        By::Role => vec![left(title(Shown::Role), None)],
-        By::File | By::Writes => {
-            vec![Column { flexible: true, ..left("FILE", None) }, left(title(Shown::Role), Some(6))]
-        }
-        By::Thread => vec![left("THREAD", None), right(TID, None)],
-        By::Server => vec![left("SERVER", None)],
+        By::Role | By::Server | By::File | By::Writes => &[Column::Name],
+        // A thread's number belongs to its name.
+        By::Thread => &[Column::Name, Column::Tid],
     }
+}
+
+/// Those that were asked for, in that order; else all that there is something to say in.
+fn columns(rows: &[Row], options: &Options) -> Vec<Column> {
+    let by = options.by;
+    let is_there = |column: &Column| match column {
+        Column::Role => matches!(by, By::File | By::Writes),
+        Column::Unsynced => by == By::Writes,
+        _ => true,
+    };
+    let subject = subject_columns(by).iter().copied();
+    if !options.columns.is_empty() {
+        return subject.chain(options.columns.iter().map(|shown| shown.column()).filter(is_there)).collect();
+    }
+    let is_default = |column: &Column| match column {
+        Column::Figure(Figure::Bytes) => {
+            by == By::Writes || rows.iter().any(|row| row.op().is_some_and(Op::writes))
+        }
+        Column::Figure(figure) => figure.line().once != Fit::Never,
+        column => is_there(column),
+    };
+    let figures = Figure::by_place().into_iter().map(Column::Figure);
+    let all = [Column::Role, Column::Op].into_iter().chain(figures).chain([Column::Unsynced]);
+    subject.chain(all.filter(is_default)).collect()
 }
 
 /// What a narrow terminal loses first is what the others imply: the median and the mean before the rate, the
-/// share of the time before the operation. Count, p99, maximum and errors always stay.
-fn figure_columns() -> [Column; 9] {
-    [
-        left(title(Shown::Op), Some(5)),
-        right(title(Shown::Syncs), None),
-        right(title(Shown::Rate), Some(3)),
-        right(title(Shown::Mean), Some(2)),
-        right(title(Shown::P50), Some(1)),
-        right(title(Shown::P99), None),
-        right(title(Shown::Max), None),
-        Column { roomy: "100 % busy".len(), ..left(title(Shown::InFlight), Some(4)) },
-        right(title(Shown::Errors), None),
-    ]
+/// share of the time before the operation. Count, p99, maximum and errors always stay, and so does what was
+/// asked for.
+fn heading(column: Column, options: &Options) -> grid::Column {
+    let left =
+        |title, drop_at| grid::Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false };
+    let right =
+        |title, drop_at| grid::Column { title, align: Align::Right, roomy: 6, drop_at, flexible: false };
+    let heading = match column {
+        Column::Name => match options.by {
+            By::Role => left("ROLE", None),
+            By::File | By::Writes => grid::Column { flexible: true, ..left("FILE", None) },
+            By::Thread => left("THREAD", None),
+            By::Server => left("SERVER", None),
+        },
+        Column::Tid => right("TID", None),
+        Column::Role => left("ROLE", Some(6)),
+        Column::Op => left("OP", Some(5)),
+        Column::Unsynced => right("UNSYNCED", Some(4)),
+        Column::Figure(figure) => {
+            let line = figure.line();
+            let drop_at = match line.once {
+                Fit::Until(at) => Some(at),
+                Fit::Always | Fit::Never => None,
+            };
+            match figure {
+                Figure::Syncs if options.by == By::Writes => right("WRITES", drop_at),
+                Figure::InFlight => grid::Column { roomy: "100 % busy".len(), ..left(line.title, drop_at) },
+                _ => right(line.title, drop_at),
+            }
+        }
+        Column::Time | Column::Server | Column::Device | Column::Shared | Column::Busy | Column::Graph => {
+            left("", None)
+        }
+    };
+    if options.columns.is_empty() { heading } else { grid::Column { drop_at: None, ..heading } }
 }
 
-fn subject(row: &Row, m: &Interval, style: &Style) -> Vec<Cell> {
-    match row.subject {
-        Subject::Role(role) => vec![role.name().to_owned().into()],
-        Subject::Thread(thread) => {
-            vec![style.name(thread.name.as_bytes()).into(), thread.tid.to_string().into()]
-        }
-        Subject::Server => vec![header::name(m, row.server, style).into()],
-        Subject::File(file) => {
-            let text = match &file.info.path {
-                Some(path) if nameless(file).is_none() => style.name(path.as_os_str().as_encoded_bytes()),
-                _ => nameless(file).unwrap_or_default(),
-            };
-            let is_file = matches!(file.target, crate::model::Target::File(_));
-            let suffix = match (row.files, is_file && file.info.unlinked) {
-                (1, false) => String::new(),
-                (1, true) => " (gone)".into(),
-                (n, false) => format!(" ({} files)", count(n as u64)),
-                (n, true) => format!(" ({} gone)", count(n as u64)),
-            };
-            vec![Cell { text, suffix, paint: Paint::Plain }, file.info.role.name().to_owned().into()]
-        }
+fn cell(row: &Row, column: Column, m: &Interval, style: &Style) -> Cell {
+    match column {
+        Column::Name => name(row, m, style),
+        Column::Tid => row.key.tid().map(|tid| tid.to_string()).unwrap_or_default().into(),
+        Column::Role => row.role().map_or("", |role| role.name()).to_owned().into(),
+        Column::Op => row.op().map_or("", Op::name).to_owned().into(),
+        Column::Figure(Figure::InFlight) => header::in_flight(row, m).into(),
+        Column::Figure(figure) => match row.figure(figure, m.span.duration) {
+            Value::Absent if figure.line().is_optional => Cell::default(),
+            value => figure_cell(value, style),
+        },
+        _ => Cell::default(),
     }
 }
 
-fn figures(stats: &Stats, in_flight: String, m: &Interval, style: &Style) -> Vec<Cell> {
-    let optional = |ns: Option<u64>| ns.map_or_else(|| "–".to_owned(), duration);
-    vec![
-        count(stats.count).into(),
-        rate(stats.count, m.span.duration).into(),
-        optional(stats.mean_ns()).into(),
-        optional(stats.quantile_ns(0.5)).into(),
-        optional(rows::p99(stats)).into(),
-        if stats.count == 0 { "–".to_owned().into() } else { maximum(stats.max).into() },
-        in_flight.into(),
-        errors(stats, style),
-    ]
+fn name(row: &Row, m: &Interval, style: &Style) -> Cell {
+    match &row.about {
+        About::Role(role) => role.name().to_owned().into(),
+        About::Thread(thread) => style.name(thread.as_bytes()).into(),
+        About::Server(_) => header::name(m, row.server().unwrap_or(ServerId::NONE), style).into(),
+        About::File(file) => Cell {
+            text: file_name(file.target, &file.info, style),
+            suffix: suffix(file),
+            paint: Paint::Plain,
+        },
+        About::Neighbour { .. } | About::Log(_) => Cell::default(),
+    }
 }
 
-/// What was written, where that is known.
-fn bytes(is_known: bool, stats: &Stats) -> Cell {
-    if is_known { count(stats.bytes).into() } else { Cell::default() }
+fn figure_cell(value: Value, style: &Style) -> Cell {
+    match value {
+        Value::Errors(errors) | Value::ErrorNames(errors) => self::errors(errors, style),
+        Value::Time(ns) => duration(ns).into(),
+        Value::Mean(sum, n) => duration(sum / n).into(),
+        Value::Quantile(q, ns, n) if is_told(q, n) => duration(ns).into(),
+        Value::Quantile(..) => "–".to_owned().into(),
+        Value::Max(max) => maximum(max).into(),
+        Value::InFlight(mean) => header::mean_in_flight(mean).into(),
+        Value::Rate(n, over) => rate(n, over).into(),
+        Value::Count(n) | Value::Bytes(n) => count(n).into(),
+        Value::Flag(flag) => if flag { "yes" } else { "no" }.to_owned().into(),
+        Value::Word(word) => word.to_owned().into(),
+        Value::Absent => "–".to_owned().into(),
+    }
 }
 
-/// To each file's first row, since what is unsynced is the file's and not one operation's. Files that had one
-/// path one after the other are one.
-fn add_unsynced(lines: &mut [Vec<Cell>], rows: &[Row], m: &Interval) {
-    let mut seen = BTreeSet::new();
-    for (cells, row) in lines.iter_mut().zip(rows) {
-        let Subject::File(file) = row.subject else { continue };
-        let path = file.info.path.as_deref();
-        let is_first = seen.insert((row.server, path, path.is_none().then_some(file.target)));
-        let is_its = |of: &&UnsyncedRow| {
-            let is_same =
-                if path.is_some() { of.info.path.as_deref() == path } else { of.target == file.target };
-            of.server == row.server && is_same
+/// What unsynced bytes belong to: files that had one path one after the other are one.
+fn file_of(row: &Row) -> Option<(Option<ServerId>, Result<PathBuf, Target>)> {
+    let About::File(file) = &row.about else { return None };
+    Some((row.server(), file.info.path.clone().ok_or(file.target)))
+}
+
+fn backlog_of(row: &Row, m: &Interval) -> Option<Backlog> {
+    let About::File(file) = &row.about else { return None };
+    let is_its = |of: &&UnsyncedRow| {
+        let is_same = match file.info.path.as_deref() {
+            Some(path) => of.info.path.as_deref() == Some(path),
+            None => of.target == file.target,
         };
-        let its = m.unsynced.rows.iter().filter(is_its).map(|row| row.now).reduce(Backlog::and);
-        cells.push(if is_first { unsynced(its) } else { Cell::default() });
-    }
+        Some(of.server) == row.server() && is_same
+    };
+    m.unsynced.rows.iter().filter(is_its).map(|row| row.now).reduce(Backlog::and)
 }
 
 /// `0`, or `16,384 (1.2s)`: the bytes, and the age of the oldest.
@@ -350,15 +347,15 @@ pub(super) fn maximum(max: Max) -> String {
 
 /// `0`, `2 EIO`, `1 EIO 4 ENOSPC`: the name of the error stands beside the red number. Where
 /// there is little room, several errors are one sum; the sentences below the table name them.
-fn errors(stats: &Stats, style: &Style) -> Cell {
-    if stats.error_count() == 0 {
+fn errors(errors: &Errors, style: &Style) -> Cell {
+    if figures::sum(errors) == 0 {
         return "0".to_owned().into();
     }
-    if stats.errors.len() > 1 && style.width.is_some_and(|columns| columns < ROOM_FOR_ERRNOS) {
-        return Cell { text: count(stats.error_count()), paint: Paint::Error, ..Cell::default() };
+    if errors.len() > 1 && style.width.is_some_and(|columns| columns < ROOM_FOR_ERRNOS) {
+        return Cell { text: count(figures::sum(errors)), paint: Paint::Error, ..Cell::default() };
     }
     let named: Vec<String> =
-        stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
+        errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
     Cell { text: named.join(" "), paint: Paint::Error, ..Cell::default() }
 }
 

@@ -1,5 +1,9 @@
 //! The table as people see it, in expected texts, and what must hold for every one of them.
 
+use crate::model::Figure;
+use crate::model::figures::Fit;
+use crate::render::columns::Column;
+use crate::render::rows::{About, Key, Row};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,15 +79,18 @@ fn the_columns_that_were_asked_for_are_shown_in_their_order() {
         let line = text.lines().find(title).expect("titles").to_owned();
         line.split("  ").map(str::trim).filter(|title| !title.is_empty()).collect::<Vec<_>>().join(" | ")
     };
-    let some = [Shown::Max, Shown::Op, Shown::InFlight];
+    let some = [Shown::Figure(Figure::Max), Shown::Op, Shown::Figure(Figure::InFlight)];
     assert_eq!(titles(By::Role, &some, None), "ROLE | MAX | OP | IN FLIGHT");
-    assert_eq!(titles(By::File, &[Shown::Errors, Shown::Role], None), "FILE | ERRORS | ROLE");
+    assert_eq!(titles(By::File, &[Shown::Figure(Figure::Errors), Shown::Role], None), "FILE | ERRORS | ROLE");
     assert_eq!(titles(By::File, &some, None), "FILE | MAX | OP | IN FLIGHT");
     // The first column of a table by role is the role already; a thread's number belongs to its name.
-    assert_eq!(titles(By::Role, &[Shown::Role, Shown::Rate], None), "ROLE | /s");
-    assert_eq!(titles(By::Thread, &[Shown::Syncs], None), "THREAD | TID | SYNCS");
+    assert_eq!(titles(By::Role, &[Shown::Role, Shown::Figure(Figure::Rate)], None), "ROLE | /s");
+    assert_eq!(titles(By::Thread, &[Shown::Figure(Figure::Syncs)], None), "THREAD | TID | SYNCS");
     // Nobody asks for a column to see it left out.
-    assert_eq!(titles(By::Role, &[Shown::P50, Shown::Mean, Shown::Op], Some(20)), "ROLE | P50 | MEAN | OP");
+    assert_eq!(
+        titles(By::Role, &[Shown::Figure(Figure::P50), Shown::Figure(Figure::Mean), Shown::Op], Some(20)),
+        "ROLE | P50 | MEAN | OP"
+    );
     assert!(!titles(By::Role, &[], Some(60)).contains("P50"));
 }
 
@@ -99,12 +106,20 @@ fn every_column_can_be_asked_for() {
         // Bytes are a column of their own accord only where something was written.
         let is_there = |column: &Shown| match column {
             Shown::Role => by == By::File,
-            Shown::Bytes | Shown::Unsynced => false,
-            _ => true,
+            Shown::Figure(Figure::Bytes) | Shown::Unsynced => false,
+            Shown::Figure(figure) => figure.line().once != Fit::Never,
+            Shown::Op => true,
         };
         let columns: Vec<_> = all.iter().copied().filter(is_there).collect();
         assert_eq!(titles(&columns), titles(&[]), "{by:?}");
-        assert_eq!(titles(&[Shown::Syncs, Shown::Bytes]), titles(&[Shown::Syncs]).map(|count| count + 1));
+        let syncs = Shown::Figure(Figure::Syncs);
+        for shown in
+            all.iter().filter(|shown| matches!(shown, Shown::Figure(figure) if *figure != Figure::Syncs))
+        {
+            let Shown::Figure(figure) = shown else { continue };
+            let words = figure.line().title.split_whitespace().count();
+            assert_eq!(titles(&[syncs, *shown]), titles(&[syncs]).map(|count| count + words), "{shown:?}");
+        }
     }
 }
 
@@ -249,10 +264,10 @@ fn errors_are_named_where_there_is_room() {
     let mut failed = fixture::stats(&[(9, 1_000)]);
     let narrow = Style { width: Some(80), ..Style::default() };
     failed.errors = [(libc::EIO, 1)].into();
-    assert_eq!(super::errors(&failed, &narrow).text, "1 EIO");
+    assert_eq!(super::errors(&failed.errors, &narrow).text, "1 EIO");
     failed.errors.insert(libc::ENOSPC, 1_200);
-    assert_eq!(super::errors(&failed, &narrow).text, "1,201");
-    assert_eq!(super::errors(&failed, &Style::default()).text, "1 EIO 1,200 ENOSPC");
+    assert_eq!(super::errors(&failed.errors, &narrow).text, "1,201");
+    assert_eq!(super::errors(&failed.errors, &Style::default()).text, "1 EIO 1,200 ENOSPC");
 }
 
 #[test]
@@ -287,16 +302,16 @@ fn a_file_that_is_made_anew_again_and_again_is_one_row_that_says_of_how_many_fil
     let (files, threads) = (m.files.clone(), Vec::new());
     let mut m = fixture::with_files(m, files, threads);
     let text = rendered(&m, &options(By::File, None));
-    assert_eq!(text.matches("orders.db-journal").count(), 2, "{text}");
-    assert!(text.contains("/srv/app/orders.db-journal (399 gone)"), "{text}");
+    assert_eq!(text.matches("orders.db-journal").count(), 1, "{text}");
+    assert!(text.contains("/srv/app/orders.db-journal (400 files)"), "{text}");
     let syncs_of = |what: &str| {
         let line = text.lines().find(|line| line.starts_with(what)).unwrap();
         line.split_whitespace().any(|word| word == "800")
     };
     assert!(syncs_of("total"), "{text}");
-    m.files.iter_mut().for_each(|row| Arc::make_mut(&mut row.info).unlinked = false);
+    m.files.iter_mut().for_each(|row| Arc::make_mut(&mut row.info).unlinked = true);
     let text = rendered(&m, &options(By::File, None));
-    assert!(text.contains("/srv/app/orders.db-journal (400 files)"), "{text}");
+    assert!(text.contains("/srv/app/orders.db-journal (400 gone)"), "{text}");
 }
 
 #[test]
@@ -310,14 +325,13 @@ fn a_maximum_that_is_only_an_edge_says_so() {
 fn below_a_hundred_syncs_there_is_no_p99() {
     let m = fixture::busy();
     let cells = |stats: &Stats| {
-        super::figures(stats, String::new(), &m, &Style::default())
-            .into_iter()
-            .map(|c| c.text)
-            .collect::<Vec<_>>()
+        let row = Row::new(Key::Log(0), About::Server(None), stats.clone());
+        let figures = [Figure::Syncs, Figure::Rate, Figure::Mean, Figure::P50, Figure::P99, Figure::Max];
+        figures.map(|figure| super::cell(&row, Column::Figure(figure), &m, &Style::default()).text)
     };
     assert_eq!(cells(&fixture::stats(&[(99, 250_000)]))[4], "–");
     assert_eq!(cells(&fixture::stats(&[(100, 250_000)]))[4], "250µs");
-    assert_eq!(cells(&Stats::default())[..6], ["0", "0", "–", "–", "–", "–"]);
+    assert_eq!(cells(&Stats::default()), ["0", "0", "–", "–", "–", "–"]);
 }
 
 #[test]
@@ -380,7 +394,7 @@ fn every_output_renders_every_measurement() {
     for m in [fixture::quiet(), fixture::busy(), fixture::two_servers(), fixture::hostile(), incident()] {
         for output in [Output::Table, Output::Json, Output::Csv] {
             for by in [By::Role, By::File, By::Thread, By::Server] {
-                for sort in [None, Some(Sort::Errors), Some(Sort::P99)] {
+                for sort in [None, Some(Sort::Figure(Figure::Errors)), Some(Sort::Figure(Figure::P99))] {
                     let text = rendered(&m, &Options { output, sort, ..options(by, Some(80)) });
                     assert!(text.ends_with('\n'), "{output:?} {by:?}");
                 }

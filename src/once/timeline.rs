@@ -15,6 +15,7 @@ use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json::{self, length, seconds};
+use crate::render::rows::max_ns;
 use crate::render::{Options, Output, Paint, json_schema, reading};
 use crate::text::{count, duration, percent, rate, rfc3339};
 
@@ -277,7 +278,7 @@ fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io:
         role: worst.role,
         count: worst.stats.count,
         p99_seconds: worst.stats.quantile_ns(0.99).map(seconds),
-        max_seconds: crate::render::rows::max_ns(&worst.stats).map(seconds),
+        max_seconds: (worst.stats.count > 0).then(|| max_ns(worst.stats.max)).flatten().map(seconds),
         wait_seconds: length(worst.wait()),
     };
     let standouts = part.servers.iter().map(|(server, standout)| JsonStandout {

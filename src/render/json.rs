@@ -1,6 +1,5 @@
 //! One measurement as a JSON object on one line.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -8,14 +7,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::json_figures::{Figures, by_name};
 use super::json_schema as schema;
-use super::rows::{Row, Subject, everyone, max_ns, rows};
+use super::rows::{About, Key, Row, everyone, rows};
 use super::{By, Options, reading};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;
 use crate::model::{
-    Backlog, DeviceRow, FileRow, Interval, Op, Server, ServerId, Stats, StorageStack, Table, Target,
-    ThreadRow, UnsyncedRole, UnsyncedRow,
+    Backlog, DeviceRow, FileRow, Interval, Op, Server, ServerId, StorageStack, Table, Target, ThreadRow,
+    UnsyncedRole, UnsyncedRow,
 };
 use crate::text::{errno, is_deceptive, rfc3339};
 
@@ -28,9 +28,6 @@ pub(crate) fn write(m: &Interval, out: &mut impl Write) -> io::Result<()> {
 pub(crate) fn limited(m: &Interval, options: &Options, limit: usize) -> schema::Measurement {
     let rows = |by| rows(m, &everyone(m), &Options { by, ..options.clone() });
     let (files, writes, threads) = (rows(By::File), rows(By::Writes), rows(By::Thread));
-    let file = |row: &Row| if let Subject::File(file) = row.subject { Some(file.clone()) } else { None };
-    let thread =
-        |row: &Row| if let Subject::Thread(thread) = row.subject { Some(thread.clone()) } else { None };
     let rows_left_out = Interval { files: Table::default(), threads: Table::default(), ..m.clone() };
     let rest = |rows: &[Row]| {
         let rest = rows.get(limit..).unwrap_or_default();
@@ -42,10 +39,8 @@ pub(crate) fn limited(m: &Interval, options: &Options, limit: usize) -> schema::
         writes: all_writes.then(|| rest(&writes)),
         threads: m.setup.by_thread.then(|| rest(&threads)),
     };
-    let of_files =
-        |rows: &[Row]| rows.iter().take(limit).filter_map(file).map(|row| file_row(&row, m)).collect();
-    let of_threads =
-        || threads.iter().take(limit).filter_map(thread).map(|row| thread_row(&row, m)).collect();
+    let of_files = |rows: &[Row]| rows.iter().take(limit).filter_map(|row| file_of(row, m)).collect();
+    let of_threads = || threads.iter().take(limit).filter_map(|row| thread_of(row, m)).collect();
     schema::Measurement {
         left_out: Some(left_out),
         files: of_files(&files),
@@ -55,8 +50,23 @@ pub(crate) fn limited(m: &Interval, options: &Options, limit: usize) -> schema::
     }
 }
 
-fn file_row(row: &FileRow, m: &Interval) -> schema::FileRow<schema::Figures> {
-    file(row, figures(Some(row.op), &row.stats, m.span.duration))
+fn file_of(row: &Row, m: &Interval) -> Option<schema::FileRow<Figures>> {
+    let About::File(file) = &row.about else { return None };
+    let (server, op) = (row.server()?, row.op()?);
+    let (target, info, stats) = (file.target, file.info.clone(), row.stats.clone());
+    Some(file_row(&FileRow { server, target, op, info, stats }, m))
+}
+
+fn thread_of(row: &Row, m: &Interval) -> Option<schema::ThreadRow> {
+    let (Key::Thread(server, tid, start, op), About::Thread(name)) = (&row.key, &row.about) else {
+        return None;
+    };
+    let (server, tid, start, op, name) = (*server, *tid, *start, *op, name.clone());
+    Some(thread_row(&ThreadRow { server, tid, start, name, op, stats: row.stats.clone() }, m))
+}
+
+fn file_row(row: &FileRow, m: &Interval) -> schema::FileRow<Figures> {
+    file(row, Figures::of(Some(row.op), &row.stats, m))
 }
 
 fn thread_row(row: &ThreadRow, m: &Interval) -> schema::ThreadRow {
@@ -65,7 +75,7 @@ fn thread_row(row: &ThreadRow, m: &Interval) -> schema::ThreadRow {
         tid: row.tid,
         thread: row.name.clone(),
         op: row.op.into(),
-        figures: figures(Some(row.op), &row.stats, m.span.duration),
+        figures: Figures::of(Some(row.op), &row.stats, m),
     }
 }
 
@@ -78,7 +88,6 @@ pub(crate) fn write_visible(object: &impl Serialize, out: &mut impl Write) -> io
 
 /// A measurement in the shape of schema 1.
 pub(crate) fn of(m: &Interval) -> schema::Measurement {
-    let figures = |op: Op, stats: &Stats| figures(Some(op), stats, m.span.duration);
     schema::Measurement {
         schema: 1,
         start: rfc3339(m.span.start),
@@ -99,7 +108,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
                 pid: row.server.pid,
                 role: row.role,
                 op: row.op.into(),
-                figures: figures(row.op, &row.stats),
+                figures: Figures::of(Some(row.op), &row.stats, m),
             })
             .collect(),
         files: m.files.iter().map(|row| file_row(row, m)).collect(),
@@ -141,7 +150,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
                 device_number: format_device(row.device_number),
                 comm: row.comm.clone(),
                 untimed: row.stats.untimed,
-                figures: self::figures(None, &row.stats, m.span.duration),
+                figures: Figures::of(None, &row.stats, m),
             })
             .collect(),
         verdicts: None,
@@ -189,7 +198,7 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
     }
 }
 
-fn file<Figures>(row: &FileRow, figures: Figures) -> schema::FileRow<Figures> {
+fn file<F>(row: &FileRow, figures: F) -> schema::FileRow<F> {
     let (path, path_bytes) = split(row.info.path.as_deref());
     let (mount, mount_bytes) = split(row.info.mount.as_deref());
     let (target, id, number) = match row.target {
@@ -275,16 +284,13 @@ fn backlog(now: Backlog, most: Backlog, possibly_lost: u64) -> schema::Backlog {
     }
 }
 
-fn errors(stats: &Stats) -> BTreeMap<String, u64> {
-    stats.errors.iter().map(|(&number, &n)| (errno(number), n)).collect()
-}
-
 /// What failed beside the syncs.
 pub(crate) fn failed(m: &Interval) -> schema::Failed {
     let (writeback, others): (Vec<&FileRow>, Vec<&FileRow>) =
         m.failures.iter().partition(|row| row.op == Op::Writeback);
-    let failures =
-        |row: &FileRow| file(row, schema::Failures { count: row.stats.count, errors: errors(&row.stats) });
+    let failures = |row: &FileRow| {
+        file(row, schema::Failures { count: row.stats.count, errors: by_name(&row.stats.errors) })
+    };
     schema::Failed {
         failures: others.into_iter().map(failures).collect(),
         writeback_errors: writeback.into_iter().flat_map(writeback_errors).collect(),
@@ -315,30 +321,6 @@ fn writeback_errors(row: &FileRow) -> impl Iterator<Item = schema::WritebackErro
             count,
         }
     })
-}
-
-/// `op`: None for several together.
-fn figures(op: Option<Op>, stats: &Stats, over: Duration) -> schema::Figures {
-    let quantile = |q: f64| stats.quantile_ns(q).map(seconds);
-    let any = stats.count > 0;
-    schema::Figures {
-        count: stats.count,
-        errors: errors(stats),
-        total_seconds: seconds(stats.sum_ns),
-        in_flight_mean: stats.in_flight_mean(over),
-        latency_seconds: schema::Latency {
-            min: stats.min_ns().map(seconds),
-            mean: stats.mean_ns().map(|_| stats.sum_ns as f64 / stats.count as f64 / 1e9),
-            p50: quantile(0.5),
-            p90: quantile(0.9),
-            p99: quantile(0.99),
-            p999: quantile(0.999),
-            max: max_ns(stats).map(seconds),
-            max_exact: any.then_some(stats.max.exact),
-        },
-        bytes: op.is_some_and(Op::writes).then_some(stats.bytes),
-        completion: op.and_then(|op| stats.completions.name(op)),
-    }
 }
 
 pub(crate) fn seconds(ns: u64) -> f64 {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::json_figures::Figures;
 use crate::model::{AttachMode, Lost, Op, Role};
 use crate::verdict::OfServer;
 
@@ -132,23 +133,6 @@ impl From<Op> for Operation {
     }
 }
 
-/// What every row of syncs has.
-#[derive(Serialize)]
-pub(crate) struct Figures {
-    pub count: u64,
-    /// By the name of the errno.
-    pub errors: BTreeMap<String, u64>,
-    pub total_seconds: f64,
-    pub in_flight_mean: f64,
-    pub latency_seconds: Latency,
-    /// What was written. Only of writes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-    /// "posted", "reaped", "mixed". Only of requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion: Option<&'static str>,
-}
-
 /// What failed beside the syncs.
 #[derive(Serialize)]
 pub(crate) struct Failed {
@@ -188,21 +172,6 @@ pub(crate) struct WritebackError {
     /// The errno's name.
     pub error: String,
     pub count: u64,
-}
-
-/// Null where there was no sync, or no histogram is kept.
-#[derive(Serialize)]
-pub(crate) struct Latency {
-    pub min: Option<f64>,
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p90: Option<f64>,
-    pub p99: Option<f64>,
-    pub p999: Option<f64>,
-    pub max: Option<f64>,
-    /// False: max is the upper edge of the highest bucket in use, and null if that has none. Null where there
-    /// was no sync.
-    pub max_exact: Option<bool>,
 }
 
 #[derive(Serialize)]

@@ -1,10 +1,11 @@
 //! The JSON against its documentation, and with names that are no text.
 
+use crate::model::Figure;
 use serde_json::Value;
 
 use super::*;
 use crate::model::fixture;
-use crate::model::{Completions, Role};
+use crate::model::{Completions, Role, Stats};
 use crate::render::Sort;
 
 fn written(m: &Interval) -> String {
@@ -113,7 +114,7 @@ fn figures_that_do_not_exist_are_null() {
     }
     assert_eq!(latency["max"], 0.0031);
     assert_eq!(latency["max_exact"], false);
-    let empty = serde_json::to_value(figures(None, &Stats::default(), Duration::from_secs(1))).unwrap();
+    let empty = serde_json::to_value(Figures::of(None, &Stats::default(), &fixture::quiet())).unwrap();
     for (name, value) in empty["latency_seconds"].as_object().unwrap() {
         assert_eq!(value, &Value::Null, "{name}");
     }
@@ -178,7 +179,7 @@ fn with_a_limit_it_has_the_first_files_and_threads_and_says_what_it_leaves_out()
     assert_eq!(count(&json["roles"]), count(&json["files"]) + 1_168);
     let threads: u64 = m.threads.iter().map(|row| row.stats.count).sum();
     assert_eq!(threads, count(&json["threads"]) + json["left_out"]["threads"]["count"].as_u64().unwrap());
-    let by_syncs = of(1, Options { sort: Some(Sort::Syncs), ..Options::default() });
+    let by_syncs = of(1, Options { sort: Some(Sort::Figure(Figure::Syncs)), ..Options::default() });
     assert_eq!(by_syncs["files"][0]["count"], 2_980);
     let enough = of(6, Options::default());
     assert_eq!(enough["left_out"]["files"], serde_json::json!({ "rows": 0, "count": 0 }));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use super::Style;
+use super::columns::{Shown, Sort};
 use crate::history::Troubles;
 use crate::verdict::OfServer;
 
@@ -20,53 +21,6 @@ pub enum By {
     Server,
     /// Each file that is written, with the bytes; watches all writes (--writes all)
     Writes,
-}
-
-/// The column to sort by; figures the greatest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
-    /// The first column: roles in their own order, files by path, threads by name, servers by pid.
-    Name,
-    /// The role; by file only, elsewhere as `name`.
-    Role,
-    Op,
-    Syncs,
-    /// Syncs per second: the same order as `syncs`.
-    Rate,
-    Mean,
-    P50,
-    P99,
-    Max,
-    /// The time spent in syncs, which is also the order of the mean number in flight and of the busy share.
-    #[value(alias = "in-flight")]
-    Time,
-    Errors,
-    /// Bytes written.
-    Bytes,
-}
-
-/// A column of the table beside the one that says what a row is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shown {
-    /// The role, in a table by file
-    Role,
-    /// The call
-    Op,
-    /// How many syncs
-    Syncs,
-    /// Syncs per second
-    Rate,
-    Mean,
-    P50,
-    P99,
-    Max,
-    /// How many at a time on average, or how busy the log is
-    InFlight,
-    Errors,
-    /// What was written
-    Bytes,
-    /// In a table of writes, what of them no sync has covered yet, and since when
-    Unsynced,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

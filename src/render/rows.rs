@@ -1,71 +1,330 @@
-//! The rows of a measurement for one grouping, in one order: what the table and the CSV show, and what a
-//! limit leaves in JSON.
+//! The rows of an interval for one grouping: what the table, the live view and the CSV show, and what a limit
+//! leaves in JSON.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use super::{By, Options, Sort};
+use super::columns::Column;
+use super::columns::Sort;
+use super::{By, Options, Style};
 use crate::linux::mountinfo::format_device;
+use crate::model::figures::{Figure, Source, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{FileInfo, FileRow, Interval, Max, Op, Role, ServerId, Stats, Target, ThreadRow};
-use crate::text::{duration_in_words, escape};
+use crate::model::{
+    FileInfo, FileRow, Interval, LogEntry, Max, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Stats,
+    Target, ThreadRow,
+};
+use crate::text::{count, duration_in_words, escape};
 
-/// What a row stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Subject<'a> {
-    Role(Role),
-    File(&'a FileRow),
-    Thread(&'a ThreadRow),
-    Server,
+/// What a row stands for: the same from interval to interval.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    Role(ServerId, Role, Op),
+    File(ServerId, FileKey, Op),
+    /// A file in a table of all writes: durable ones are rows of [`Key::File`], too.
+    Write(ServerId, FileKey, Op),
+    /// Thread id and the time it began, because ids are used again.
+    Thread(ServerId, u32, u32, Op),
+    /// None: all operations together.
+    Server(ServerId, Option<Op>),
+    Neighbour(u32, String),
+    /// An entry of the log, by its number.
+    Log(u64),
 }
 
-/// The syncs of one subject with one operation.
+/// What tells files apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum FileKey {
+    /// All files that had one path one after the other.
+    Path(Named),
+    Target(Target),
+}
+
+impl FileKey {
+    fn of(target: Target, info: &Arc<FileInfo>) -> FileKey {
+        match target {
+            Target::File(_) if info.path.is_some() => FileKey::Path(Named(info.clone())),
+            target => FileKey::Target(target),
+        }
+    }
+}
+
+/// A path and its role, without a copy of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Row<'a> {
-    pub server: ServerId,
-    pub subject: Subject<'a>,
-    pub op: Op,
-    pub stats: Stats,
-    /// More than one: files that had one path one after the other, the subject among them.
+pub(crate) struct Named(Arc<FileInfo>);
+
+impl Named {
+    fn name(&self) -> (Option<&Path>, Role) {
+        (self.0.path.as_deref(), self.0.role)
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.name() == other.name()
+    }
+}
+
+impl Eq for Named {}
+
+impl PartialOrd for Named {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Named {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name().cmp(&other.name())
+    }
+}
+
+impl Hash for Named {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+    }
+}
+
+impl Key {
+    pub(crate) fn of_file(row: &FileRow) -> Key {
+        Key::File(row.server, FileKey::of(row.target, &row.info), row.op)
+    }
+
+    pub(crate) fn of_write(row: &FileRow) -> Key {
+        Key::Write(row.server, FileKey::of(row.target, &row.info), row.op)
+    }
+
+    pub(crate) fn of_role(row: &RoleRow) -> Key {
+        Key::Role(row.server, row.role, row.op)
+    }
+
+    pub(crate) fn of_thread(row: &ThreadRow) -> Key {
+        Key::Thread(row.server, row.tid, row.start, row.op)
+    }
+
+    pub(crate) fn of_neighbour(row: &NeighbourRow) -> Key {
+        Key::Neighbour(row.device_number, row.comm.clone())
+    }
+
+    pub fn server(&self) -> Option<ServerId> {
+        match self {
+            Key::Role(id, ..)
+            | Key::File(id, ..)
+            | Key::Write(id, ..)
+            | Key::Thread(id, ..)
+            | Key::Server(id, _) => Some(*id),
+            Key::Neighbour(..) | Key::Log(_) => None,
+        }
+    }
+
+    pub fn op(&self) -> Option<Op> {
+        match self {
+            Key::Role(_, _, op) | Key::File(_, _, op) | Key::Write(_, _, op) | Key::Thread(_, _, _, op) => {
+                Some(*op)
+            }
+            Key::Server(_, op) => *op,
+            Key::Neighbour(..) | Key::Log(_) => None,
+        }
+    }
+
+    pub fn tid(&self) -> Option<u32> {
+        match self {
+            Key::Thread(_, tid, ..) => Some(*tid),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a row's subject.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum About {
+    Role(Role),
+    File(File),
+    Thread(String),
+    /// None: only its rows are known.
+    Server(Option<Arc<Server>>),
+    Neighbour {
+        device: String,
+        comm: String,
+    },
+    Log(Arc<LogEntry>),
+}
+
+/// A file, or several that had one path one after the other, of which this is one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct File {
+    pub target: Target,
+    pub info: Arc<FileInfo>,
     pub files: usize,
+    /// All of them are unlinked: the path may be another file's now.
+    pub is_gone: bool,
 }
 
-impl Row<'_> {
+impl File {
+    pub(crate) fn new(target: Target, info: &Arc<FileInfo>) -> File {
+        let is_gone = matches!(target, Target::File(_)) && info.unlinked;
+        File { target, info: info.clone(), files: 1, is_gone }
+    }
+}
+
+/// The operations of one subject.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub(crate) key: Key,
+    pub(crate) about: About,
+    pub(crate) stats: Stats,
+    /// Syncs that have begun and not finished.
+    pub(crate) in_flight: u64,
+    /// The age of the oldest of them; zero where there is none.
+    pub(crate) oldest: Duration,
+    /// A neighbour on a device that the servers use.
+    pub(crate) shared: bool,
+}
+
+impl Row {
+    pub(crate) fn new(key: Key, about: About, stats: Stats) -> Row {
+        Row { key, about, stats, in_flight: 0, oldest: Duration::ZERO, shared: false }
+    }
+
+    fn of_file(row: &FileRow, key: Key) -> Row {
+        Row::new(key, About::File(File::new(row.target, &row.info)), row.stats.clone())
+    }
+
+    /// Whose it is; None: of a neighbour.
+    pub fn server(&self) -> Option<ServerId> {
+        match &self.about {
+            About::Log(entry) => Some(entry.server),
+            _ => self.key.server(),
+        }
+    }
+
     pub fn role(&self) -> Option<Role> {
-        match self.subject {
-            Subject::Role(role) => Some(role),
-            Subject::File(row) => Some(row.info.role),
-            Subject::Thread(_) | Subject::Server => None,
+        match &self.about {
+            About::Role(role) => Some(*role),
+            About::File(file) => Some(file.info.role),
+            About::Log(entry) => Some(entry.info.role),
+            About::Thread(_) | About::Server(_) | About::Neighbour { .. } => None,
         }
     }
 
-    /// What orders rows by name; ends with what tells two rows of one name apart.
-    fn name_key(&self) -> (Vec<u8>, u32) {
-        match self.subject {
-            Subject::Role(role) => (vec![role as u8], 0),
-            Subject::File(row) => (raw_path(row), 0),
-            Subject::Thread(row) => (row.name.clone().into_bytes(), row.tid),
-            Subject::Server => (Vec::new(), 0),
+    pub fn op(&self) -> Option<Op> {
+        match &self.about {
+            About::Log(entry) => Some(entry.op),
+            _ => self.key.op(),
         }
+    }
+
+    /// When it happened, of an entry of the log.
+    pub(crate) fn time(&self) -> Option<(SystemTime, u64)> {
+        match (&self.about, &self.key) {
+            (About::Log(entry), Key::Log(number)) => Some((entry.at, *number)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn figure(&self, figure: Figure, over: Duration) -> Value<'_> {
+        match (figure, &self.key) {
+            // What a neighbour made durable by calls that are not timed counts as well.
+            (Figure::Syncs, Key::Neighbour(..)) => Value::Count(self.stats.all()),
+            (Figure::Rate, Key::Neighbour(..)) => Value::Rate(self.stats.all(), over),
+            _ => figure.of(&Source { op: self.op(), stats: &self.stats, over }),
+        }
+    }
+
+    /// What orders rows by name: roles in their own order, files by path, the rest as it is written.
+    fn name_order(&self) -> (usize, &[u8], Option<u32>) {
+        let bytes: &[u8] = match &self.about {
+            About::Role(role) => return (*role as usize, b"", None),
+            About::File(file) => file.info.path.as_deref().map_or(b"", path_bytes),
+            About::Thread(name) => name.as_bytes(),
+            About::Server(server) => server.as_deref().map_or(b"", |server| server.name.as_bytes()),
+            About::Neighbour { comm, .. } => comm.as_bytes(),
+            About::Log(entry) => entry.info.path.as_deref().map_or(b"", path_bytes),
+        };
+        (0, bytes, self.key.tid())
+    }
+
+    /// The newest first; then by name, and by what tells two rows of one name apart.
+    fn natural_order(&self, other: &Row) -> Ordering {
+        let order = |row: &Row| (row.key.server(), row.op());
+        other
+            .time()
+            .cmp(&self.time())
+            .then_with(|| order(self).0.cmp(&order(other).0))
+            .then_with(|| self.name_order().cmp(&other.name_order()))
+            .then_with(|| order(self).1.cmp(&order(other).1))
+            .then_with(|| self.key.cmp(&other.key))
     }
 }
 
-fn raw_path(row: &FileRow) -> Vec<u8> {
-    row.info.path.as_ref().map(|path| path.as_os_str().as_encoded_bytes().to_vec()).unwrap_or_default()
+pub(crate) fn path_bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_encoded_bytes()
+}
+
+/// Sorts by a column: figures the greatest first, text in its own order; `reverse`: the other way round. Rows
+/// that are equal in it keep one order: by what they stand for.
+pub(crate) fn sort(rows: &mut [Row], by: Column, reverse: bool) {
+    fn ascending<K: Ord>(rows: &mut [Row], reverse: bool, key: impl Fn(&Row) -> K) {
+        if reverse {
+            rows.sort_by_cached_key(|row| std::cmp::Reverse(key(row)));
+        } else {
+            rows.sort_by_cached_key(key);
+        }
+    }
+    rows.sort_by(Row::natural_order);
+    match by {
+        Column::Name if reverse => rows.reverse(),
+        Column::Name | Column::Graph | Column::Unsynced => {}
+        Column::Time => ascending(rows, !reverse, Row::time),
+        Column::Server => ascending(rows, reverse, Row::server),
+        Column::Tid => ascending(rows, reverse, |row| row.key.tid()),
+        Column::Role => ascending(rows, reverse, Row::role),
+        Column::Op => ascending(rows, reverse, Row::op),
+        Column::Device => ascending(rows, reverse, |row| match &row.about {
+            About::Neighbour { device, .. } => device.clone(),
+            _ => String::new(),
+        }),
+        Column::Shared => ascending(rows, !reverse, |row| row.shared),
+        Column::Busy => {
+            let is_serial = |row: &Row| row.role().is_some_and(|role| role.is_serial());
+            ascending(rows, !reverse, |row| is_serial(row).then_some((row.oldest, row.stats.sum_ns)));
+        }
+        // A sync that hangs comes first.
+        Column::Figure(Figure::InFlight) => {
+            ascending(rows, !reverse, |row| (row.oldest, row.stats.sum_ns));
+        }
+        Column::Figure(figure) => {
+            ascending(rows, !reverse, |row| row.figure(figure, Duration::ZERO).rank());
+        }
+    }
 }
 
 /// The rows of these servers, sorted as the options say.
-pub(crate) fn rows<'a>(m: &'a Interval, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
-    let mut rows = unsorted(m, servers, options.by);
-    sort(&mut rows, options);
+pub(crate) fn rows(m: &Interval, servers: &[ServerId], options: &Options) -> Vec<Row> {
+    let mut rows = unsorted(m, servers, options.by, each_file);
+    sorted(&mut rows, options);
     rows
 }
 
 /// The same for people, to whom files that took each other's place are one row.
-pub(crate) fn rows_for_people<'a>(m: &'a Interval, servers: &[ServerId], options: &Options) -> Vec<Row<'a>> {
-    let mut rows = one_row_for_each_path(unsorted(m, servers, options.by));
-    sort(&mut rows, options);
+pub(crate) fn rows_for_people(m: &Interval, servers: &[ServerId], options: &Options) -> Vec<Row> {
+    let mut rows = unsorted(m, servers, options.by, one_row_for_each_path);
+    sorted(&mut rows, options);
     rows
+}
+
+fn sorted(rows: &mut [Row], options: &Options) {
+    let by = options.sort.unwrap_or(match options.by {
+        By::Role | By::Server => Sort::Name,
+        By::File | By::Thread => Sort::Figure(Figure::Time),
+        By::Writes => Sort::Figure(Figure::Bytes),
+    });
+    sort(rows, by.column(), false);
 }
 
 /// All servers of a measurement, also those that only their rows still know.
@@ -73,123 +332,119 @@ pub(crate) fn everyone(m: &Interval) -> Vec<ServerId> {
     m.servers.iter().map(|server| server.id).chain(m.roles.iter().map(|row| row.server)).collect()
 }
 
-fn unsorted<'a>(m: &'a Interval, servers: &[ServerId], by: By) -> Vec<Row<'a>> {
-    let mine = |server: &ServerId| servers.contains(server);
+fn unsorted(m: &Interval, servers: &[ServerId], by: By, files: fn(Vec<Row>) -> Vec<Row>) -> Vec<Row> {
+    let mine: Wanted = &|server| servers.contains(&server);
     match by {
-        By::Role => {
-            let of = |row: &crate::model::RoleRow| Row {
-                server: row.server,
-                subject: Subject::Role(row.role),
-                op: row.op,
-                stats: row.stats.clone(),
-                files: 1,
-            };
-            m.roles.iter().filter(|row| mine(&row.server)).map(of).collect()
-        }
-        By::File | By::Writes => {
-            let of = |row: &'a FileRow| Row {
-                server: row.server,
-                subject: Subject::File(row),
-                op: row.op,
-                stats: row.stats.clone(),
-                files: 1,
-            };
-            let files: Vec<&FileRow> =
-                if by == By::File { m.files.iter().collect() } else { m.all_writes().collect() };
-            files.into_iter().filter(|row| mine(&row.server)).map(of).collect()
-        }
-        By::Thread => {
-            let of = |row: &'a ThreadRow| Row {
-                server: row.server,
-                subject: Subject::Thread(row),
-                op: row.op,
-                stats: row.stats.clone(),
-                files: 1,
-            };
-            m.threads.iter().filter(|row| mine(&row.server)).map(of).collect()
-        }
-        By::Server => {
-            let mut sums: BTreeMap<(ServerId, Op), Stats> = BTreeMap::new();
-            for row in m.roles.iter().filter(|row| mine(&row.server)) {
-                sums.entry((row.server, row.op)).or_default().merge(&row.stats);
-            }
-            let of = |((server, op), stats)| Row { server, subject: Subject::Server, op, stats, files: 1 };
-            sums.into_iter().map(of).collect()
-        }
+        By::Role => by_role(m, mine),
+        By::File => files(by_file(m, mine)),
+        By::Writes => files(by_write(m, mine)),
+        By::Thread => by_thread(m, mine),
+        By::Server => by_server_and_op(m, mine),
     }
 }
 
-/// A file that is made anew for each transaction would fill a table with rows of one path. Those that are
-/// gone become one row. Of several that are not known to be gone, all but one are, and nobody has noticed
-/// yet which: then all of them do.
-fn one_row_for_each_path(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
-    #[derive(Default)]
-    struct OfOnePath<'a> {
-        here: Vec<Row<'a>>,
-        gone: Vec<Row<'a>>,
+/// Whose rows.
+pub(crate) type Wanted<'a> = &'a dyn Fn(ServerId) -> bool;
+
+pub(crate) fn by_role(m: &Interval, mine: Wanted) -> Vec<Row> {
+    let row = |row: &RoleRow| Row::new(Key::of_role(row), About::Role(row.role), row.stats.clone());
+    m.roles.iter().filter(|row| mine(row.server)).map(row).collect()
+}
+
+/// Each file by itself.
+fn by_file(m: &Interval, mine: Wanted) -> Vec<Row> {
+    let row = |row| Row::of_file(row, Key::of_file(row));
+    m.files.iter().filter(|row| mine(row.server)).map(row).collect()
+}
+
+fn by_write(m: &Interval, mine: Wanted) -> Vec<Row> {
+    m.all_writes().filter(|row| mine(row.server)).map(|row| Row::of_file(row, Key::of_write(row))).collect()
+}
+
+/// Files that had one path are one row.
+pub(crate) fn by_path(m: &Interval, mine: Wanted) -> Vec<Row> {
+    one_row_for_each_path(by_file(m, mine))
+}
+
+pub(crate) fn by_path_of_writes(m: &Interval, mine: Wanted) -> Vec<Row> {
+    one_row_for_each_path(by_write(m, mine))
+}
+
+pub(crate) fn by_thread(m: &Interval, mine: Wanted) -> Vec<Row> {
+    let row =
+        |row: &ThreadRow| Row::new(Key::of_thread(row), About::Thread(row.name.clone()), row.stats.clone());
+    m.threads.iter().filter(|row| mine(row.server)).map(row).collect()
+}
+
+pub(crate) fn by_neighbour(m: &Interval) -> Vec<Row> {
+    let row = |row: &NeighbourRow| {
+        let about = About::Neighbour { device: row.device.clone(), comm: row.comm.clone() };
+        Row::new(Key::of_neighbour(row), about, row.stats.clone())
+    };
+    m.neighbours.iter().map(row).collect()
+}
+
+fn by_server_and_op(m: &Interval, mine: Wanted) -> Vec<Row> {
+    let mut sums: BTreeMap<(ServerId, Op), Stats> = BTreeMap::new();
+    for row in m.roles.iter().filter(|row| mine(row.server)) {
+        sums.entry((row.server, row.op)).or_default().merge(&row.stats);
     }
-    let mut all = Vec::new();
-    let mut paths: BTreeMap<_, OfOnePath> = BTreeMap::new();
+    sums.into_iter().map(|((server, op), stats)| of_server(m, server, Some(op), stats)).collect()
+}
+
+/// All servers, those that synced nothing as well.
+pub(crate) fn by_server(m: &Interval, mine: Wanted) -> Vec<Row> {
+    let mut sums: BTreeMap<ServerId, Stats> = m.servers.iter().map(|s| (s.id, Stats::default())).collect();
+    for row in &m.roles {
+        sums.entry(row.server).or_default().merge(&row.stats);
+    }
+    sums.retain(|server, _| mine(*server));
+    sums.into_iter().map(|(server, stats)| of_server(m, server, None, stats)).collect()
+}
+
+fn of_server(m: &Interval, id: ServerId, op: Option<Op>, stats: Stats) -> Row {
+    Row::new(Key::Server(id, op), About::Server(m.server(id).cloned()), stats)
+}
+
+fn each_file(rows: Vec<Row>) -> Vec<Row> {
+    rows
+}
+
+/// A file that is made anew for each transaction would fill a table with rows of one path.
+fn one_row_for_each_path(rows: Vec<Row>) -> Vec<Row> {
+    let mut all: Vec<Row> = Vec::with_capacity(rows.len());
+    let mut places: HashMap<Key, usize> = HashMap::with_capacity(rows.len());
     for row in rows {
-        match row.subject {
-            Subject::File(file) if matches!(file.target, Target::File(_)) && file.info.path.is_some() => {
-                let key = (row.server, row.op, file.info.role, file.info.path.as_deref());
-                let files = paths.entry(key).or_default();
-                if file.info.unlinked { files.gone.push(row) } else { files.here.push(row) }
+        match places.entry(row.key.clone()) {
+            Entry::Occupied(place) => all[*place.get()].take_in(row),
+            Entry::Vacant(place) => {
+                place.insert(all.len());
+                all.push(row);
             }
-            _ => all.push(row),
-        }
-    }
-    for OfOnePath { mut here, gone } in paths.into_values() {
-        if here.len() > 1 {
-            here.extend(gone);
-            all.extend(as_one(here));
-        } else {
-            all.extend(here);
-            all.extend(as_one(gone));
         }
     }
     all
 }
 
-fn as_one(rows: Vec<Row<'_>>) -> Option<Row<'_>> {
-    rows.into_iter().reduce(|mut one, other| {
-        one.stats.merge(&other.stats);
-        one.files += other.files;
-        one
-    })
-}
-
-fn sort(rows: &mut [Row], options: &Options) {
-    let by = options.sort.unwrap_or(match options.by {
-        By::Role | By::Server => Sort::Name,
-        By::File | By::Thread => Sort::Time,
-        By::Writes => Sort::Bytes,
-    });
-    // First by name, so that rows equal in the chosen column keep one order from interval to interval.
-    rows.sort_by_cached_key(|row| (row.server, row.name_key(), row.op));
-    let descending =
-        |rows: &mut [Row], figure: fn(&Stats) -> u64| rows.sort_by_key(|row| Reverse(figure(&row.stats)));
-    match by {
-        Sort::Name => {}
-        Sort::Role => rows.sort_by_key(Row::role),
-        Sort::Op => rows.sort_by_key(|row| row.op),
-        Sort::Syncs | Sort::Rate => descending(rows, |stats| stats.count),
-        Sort::Mean => descending(rows, |stats| stats.mean_ns().unwrap_or(0)),
-        Sort::P50 => rows.sort_by_cached_key(|row| Reverse(row.stats.quantile_ns(0.5))),
-        // What the table shows: below a hundred syncs there is no p99, and such rows come last.
-        Sort::P99 => rows.sort_by_cached_key(|row| Reverse(p99(&row.stats))),
-        Sort::Max => descending(rows, |stats| stats.max.ns),
-        Sort::Time => descending(rows, |stats| stats.sum_ns),
-        Sort::Errors => descending(rows, Stats::error_count),
-        Sort::Bytes => descending(rows, |stats| stats.bytes),
+impl Row {
+    fn take_in(&mut self, other: Row) {
+        self.stats.merge(&other.stats);
+        if let (About::File(one), About::File(other)) = (&mut self.about, other.about) {
+            let files = one.files + other.files;
+            let is_gone = one.is_gone && other.is_gone;
+            // The one that is there says most.
+            if one.is_gone {
+                *one = other;
+            }
+            (one.files, one.is_gone) = (files, is_gone);
+        }
     }
 }
 
 /// The 99th percentile where there are enough syncs to speak of one: of fewer than a hundred it is the
 /// maximum.
 pub(crate) fn p99(stats: &Stats) -> Option<u64> {
-    if stats.count < 100 { None } else { stats.quantile_ns(0.99) }
+    if is_told(0.99, stats.count) { stats.quantile_ns(0.99) } else { None }
 }
 
 /// The greatest latency in a sentence. The bucket over all others has no upper edge.
@@ -202,8 +457,26 @@ pub(crate) fn max_in_words(max: Max) -> String {
 }
 
 /// The greatest latency as a figure; None where it fell into the bucket that has no upper edge.
-pub(crate) fn max_ns(stats: &Stats) -> Option<u64> {
-    (stats.count > 0 && stats.max.ns < u64::MAX).then_some(stats.max.ns)
+pub(crate) fn max_ns(max: Max) -> Option<u64> {
+    (max.ns < u64::MAX).then_some(max.ns)
+}
+
+/// What a file is called, escaped; whole.
+pub(crate) fn file_name(target: Target, info: &FileInfo, style: &Style) -> String {
+    match (nameless_file(target, info), &info.path) {
+        (None, Some(path)) => style.name(path_bytes(path)),
+        (nameless, _) => nameless.unwrap_or_default(),
+    }
+}
+
+/// What is said behind the name of a row of files: ` (gone)`, ` (3 files)`, ` (3 gone)`.
+pub(crate) fn suffix(file: &File) -> String {
+    match (file.files, file.is_gone) {
+        (1, false) => String::new(),
+        (1, true) => " (gone)".into(),
+        (n, false) => format!(" ({} files)", count(n as u64)),
+        (n, true) => format!(" ({} gone)", count(n as u64)),
+    }
 }
 
 /// What to call a file that has no path of its own; None for one that has. The words in brackets are ours.
@@ -238,14 +511,14 @@ mod tests {
     fn order(by: By, sort: Option<Sort>) -> Vec<String> {
         let m = fixture::busy();
         let options = Options { by, sort, ..Options::default() };
-        let name = |row: &Row| match row.subject {
-            Subject::Role(role) => role.name().to_owned(),
-            Subject::File(row) => row.info.path.as_ref().map_or_else(
-                || nameless(row).unwrap(),
+        let name = |row: &Row| match &row.about {
+            About::Role(role) => role.name().to_owned(),
+            About::File(file) => file.info.path.as_ref().map_or_else(
+                || nameless_file(file.target, &file.info).unwrap(),
                 |path| path.file_name().unwrap().to_string_lossy().into_owned(),
             ),
-            Subject::Thread(row) => row.name.clone(),
-            Subject::Server => "server".into(),
+            About::Thread(name) => name.clone(),
+            _ => "server".into(),
         };
         rows(&m, &[fixture::MYSQL], &options).iter().map(name).collect()
     }
@@ -271,8 +544,8 @@ mod tests {
         let rows = rows_for_people(&m, &[fixture::MYSQL], &options);
         rows.iter()
             .map(|row| {
-                let Subject::File(file) = row.subject else { panic!("{row:?}") };
-                (file.info.unlinked, row.files, row.stats.count)
+                let About::File(file) = &row.about else { panic!("{row:?}") };
+                (file.is_gone, file.files, row.stats.count)
             })
             .collect()
     }
@@ -282,7 +555,7 @@ mod tests {
         let (gone, here) = (true, false);
         assert_eq!(of_one_path(&[(gone, 3)]), [(gone, 1, 3)]);
         assert_eq!(of_one_path(&[(gone, 3), (gone, 4), (gone, 5)]), [(gone, 3, 12)]);
-        assert_eq!(of_one_path(&[(gone, 3), (here, 1), (gone, 4)]), [(gone, 2, 7), (here, 1, 1)]);
+        assert_eq!(of_one_path(&[(gone, 3), (here, 1), (gone, 4)]), [(here, 3, 8)]);
         // At most one of these is there; which, nobody knows yet.
         assert_eq!(of_one_path(&[(gone, 3), (here, 1), (here, 2)]), [(here, 3, 6)]);
     }
@@ -301,32 +574,36 @@ mod tests {
         let options = Options { by: By::File, ..Options::default() };
         let rows = rows_for_people(&m, &[fixture::MYSQL, fixture::MARIADB], &options);
         assert_eq!(rows.len(), m.files.len());
-        assert!(rows.iter().all(|row| row.files == 1));
+        assert!(rows.iter().all(|row| matches!(&row.about, About::File(file) if file.files == 1)));
     }
 
     #[test]
     fn every_column_sorts() {
-        assert_eq!(order(By::Role, Some(Sort::Syncs))[0], "redo");
-        assert_eq!(order(By::Role, Some(Sort::Rate))[0], "redo");
-        assert_eq!(order(By::Role, Some(Sort::Time))[0], "binlog");
-        assert_eq!(order(By::Role, Some(Sort::Max))[0], "binlog");
-        assert_eq!(order(By::Role, Some(Sort::Mean))[0], "tablespace");
-        assert_eq!(order(By::Role, Some(Sort::P50))[0], "tablespace");
-        assert_eq!(order(By::Role, Some(Sort::P99))[..2], ["binlog", "redo"]);
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::Syncs)))[0], "redo");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::Rate)))[0], "redo");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::Time)))[0], "binlog");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::Max)))[0], "binlog");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::Mean)))[0], "tablespace");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::P50)))[0], "tablespace");
+        assert_eq!(order(By::Role, Some(Sort::Figure(Figure::P99)))[..2], ["binlog", "redo"]);
         assert_eq!(order(By::Role, Some(Sort::Op))[0], "directory", "fsync comes before fdatasync");
         assert_eq!(order(By::Role, Some(Sort::Name)), order(By::Role, Some(Sort::Role)));
         assert_eq!(order(By::File, Some(Sort::Name))[..2], ["#ib_16384_0.dblwr", "#innodb_redo"]);
         assert_eq!(order(By::File, Some(Sort::Role))[..2], ["#ib_redo5", "#ib_redo6"]);
-        assert_eq!(order(By::Role, Some(Sort::Errors))[0], "redo", "none failed: roles in their order");
+        assert_eq!(
+            order(By::Role, Some(Sort::Figure(Figure::Errors)))[0],
+            "redo",
+            "none failed: roles in their order"
+        );
     }
 
     #[test]
     fn a_maximum_without_an_upper_edge_is_no_figure() {
         let mut stats = fixture::stats(&[(1, 1 << 41)]);
-        assert_eq!(max_ns(&stats), Some(1 << 41));
+        assert_eq!(max_ns(stats.max), Some(1 << 41));
         assert_eq!(max_in_words(stats.max), "36m39s");
         stats.max = Max { ns: u64::MAX, exact: false };
-        assert_eq!(max_ns(&stats), None);
+        assert_eq!(max_ns(stats.max), None);
         assert_eq!(max_in_words(stats.max), "18m20s or more");
         assert_eq!(max_in_words(Max { ns: 3_100_000_000, exact: false }), "up to 3.1 s");
     }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::palette::Ink;
-use super::rows::{self, About, Row};
-use super::view::{Column, View};
+use super::rows;
+use super::view::View;
+use crate::model::figures::{self, Figure, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
-use crate::model::{Max, Op, SATURATED, Server, ServerId, Stats};
+use crate::model::{Errors, Max, SATURATED, Server, ServerId};
 use crate::render::Style;
+use crate::render::columns::Column;
 use crate::render::header::clock;
-use crate::render::rows::p99;
+use crate::render::rows::{About, Row};
 use crate::text::{count, duration, duration_in_words, errno, rate};
 
 /// The unit of latencies.
@@ -48,7 +50,7 @@ impl Format<'_> {
 pub struct Cell {
     pub text: String,
     /// Stays when the text is shortened.
-    pub suffix: &'static str,
+    pub suffix: String,
     pub alarm: Option<Alarm>,
 }
 
@@ -74,46 +76,53 @@ fn plain(text: impl Into<String>) -> Cell {
 
 /// The small graphs are drawn, not written.
 pub fn cell(format: &Format, row: &Row, column: Column) -> Cell {
-    let over = format.over;
-    let stats = &row.stats;
-    let optional = |ns: Option<u64>| plain(ns.map_or_else(|| "–".to_owned(), |ns| latency(ns, format.units)));
     match column {
         Column::Time => plain(row.time().map(|(at, _)| clock(at)).unwrap_or_default()),
         Column::Server => plain(row.server().map_or(String::new(), |id| format.server_name(id))),
-        Column::Name => {
-            let suffix = if row.is_gone() { " (gone)" } else { "" };
-            Cell { text: row.name(&format.style), suffix, alarm: None }
-        }
+        Column::Name => Cell { text: row.name(&format.style), suffix: row.suffix(), alarm: None },
         Column::Tid => plain(row.key.tid().filter(|tid| *tid > 0).map_or("–".into(), |tid| tid.to_string())),
         Column::Device => match &row.about {
             About::Neighbour { device, .. } => plain(format.style.name(device.as_bytes())),
             _ => Cell::default(),
         },
         Column::Shared => plain(if row.shared { "yes" } else { "no" }),
-        Column::Role => plain(row.role.map_or("", |role| role.name())),
-        Column::Op => plain(row.op.map_or("", |op| op.name())),
-        Column::Syncs => plain(count(stats.all())),
-        Column::Rate => plain(rate(stats.all(), over)),
-        Column::Mean => optional(stats.mean_ns()),
-        Column::P50 => optional(stats.quantile_ns(0.5)),
-        Column::P99 => optional(p99(stats)),
-        // Of what failed beside the syncs no time is known.
-        Column::Max if row.op.is_some_and(|op| !op.makes_durable()) => plain("–"),
-        Column::Max => plain(maximum(stats, format.units)),
+        Column::Role => plain(row.role().map_or("", |role| role.name())),
+        Column::Op => plain(row.op().map_or("", |op| op.name())),
         Column::Busy => busy(format, row),
-        Column::Flight => flight(format, row),
-        Column::Errors => errors(stats, format.view == View::Log),
-        // A sync writes nothing that would be counted.
-        Column::Bytes if stats.bytes == 0 && !row.op.is_some_and(Op::writes) => Cell::default(),
-        Column::Bytes => plain(rate(stats.bytes, over)),
-        Column::Graph => Cell::default(),
+        Column::Figure(figure) => of_figure(format, row, figure),
+        Column::Graph | Column::Unsynced => Cell::default(),
+    }
+}
+
+fn of_figure(format: &Format, row: &Row, figure: Figure) -> Cell {
+    let latency = |ns: u64| plain(latency(ns, format.units));
+    match (figure, row.figure(figure, format.over)) {
+        (Figure::InFlight, _) => flight(format, row),
+        // A row that does not write itself may stand for some that do.
+        (Figure::Bytes, Value::Absent) if row.stats.bytes > 0 => plain(rate(row.stats.bytes, format.over)),
+        (_, Value::Absent) if figure.line().is_optional => Cell::default(),
+        // Of what failed beside the syncs no time is known.
+        (Figure::Max, _) if row.op().is_some_and(|op| !op.makes_durable()) => plain("–"),
+        (_, Value::Absent) => plain("–"),
+        (_, Value::Count(n)) => plain(count(n)),
+        (_, Value::Rate(n, over)) => plain(rate(n, over)),
+        (_, Value::Bytes(n)) => plain(rate(n, format.over)),
+        (_, Value::Time(ns)) => latency(ns),
+        (_, Value::Mean(sum, n)) => latency(sum / n),
+        (_, Value::Quantile(q, ns, n)) if is_told(q, n) => latency(ns),
+        (_, Value::Quantile(..)) => plain("–"),
+        (_, Value::Max(max)) => plain(maximum(max, format.units)),
+        (_, Value::InFlight(mean)) => plain(format!("{mean:.2}")),
+        (_, Value::Errors(of) | Value::ErrorNames(of)) => errors(of, format.view == View::Log),
+        (_, Value::Flag(flag)) => plain(if flag { "yes" } else { "no" }),
+        (_, Value::Word(word)) => plain(word),
     }
 }
 
 /// Of an entry of the log beside another table.
 pub(crate) fn cell_of_log(format: &Format, row: &Row, column: Column) -> Cell {
     match column {
-        Column::Errors => errors(&row.stats, true),
+        Column::Figure(Figure::Errors) => errors(&row.stats.errors, true),
         column => cell(format, row, column),
     }
 }
@@ -152,20 +161,19 @@ fn flight(format: &Format, row: &Row) -> Cell {
 }
 
 /// `0`, `2 EIO`, `1 EIO 4 ENOSPC`; in the log, nothing where nothing failed.
-fn errors(stats: &Stats, in_log: bool) -> Cell {
+fn errors(errors: &Errors, in_log: bool) -> Cell {
     let each: Vec<String> =
-        stats.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
+        errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();
     match each.len() {
         0 => plain(if in_log { "" } else { "0" }),
         1 | 2 => Cell { text: each.join(" "), alarm: Some(Alarm::Alarm), ..Cell::default() },
-        _ => Cell { text: count(stats.error_count()), alarm: Some(Alarm::Alarm), ..Cell::default() },
+        _ => Cell { text: count(figures::sum(errors)), alarm: Some(Alarm::Alarm), ..Cell::default() },
     }
 }
 
 /// `≤` where only the bucket of the greatest latency is known, whose upper edge this is.
-fn maximum(stats: &Stats, units: Units) -> String {
-    match stats.max {
-        _ if stats.count == 0 => "–".into(),
+fn maximum(max: Max, units: Units) -> String {
+    match max {
         Max { ns: u64::MAX, .. } => format!("≥{}", latency(1 << LAST_EXPONENT, units)),
         Max { ns, exact: true } => latency(ns, units),
         Max { ns, exact: false } => format!("≤{}", latency(ns, units)),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::rows::{About, Key};
 use crate::model::{InFlight, Interval, Op, Role, Server, ServerId};
+use crate::render::rows::{About, Key};
 
 #[derive(Debug, Default)]
 pub(crate) struct Hung<'a> {
@@ -47,10 +47,10 @@ impl<'a> Hung<'a> {
     pub fn age(&self, key: &Key, about: &About) -> Option<Duration> {
         let subject = match (key, about) {
             (Key::Role(server, role, op), _) => Subject::Role(*server, *role, *op),
-            (Key::File(server, _, op) | Key::Write(server, _, op), About::File(info)) if !info.unlinked => {
-                Subject::File(*server, *op, info.path.as_deref())
+            (Key::File(server, _, op) | Key::Write(server, _, op), About::File(file)) if !file.is_gone => {
+                Subject::File(*server, *op, file.info.path.as_deref())
             }
-            (Key::Server(server), _) => Subject::Server(*server),
+            (Key::Server(server, _), _) => Subject::Server(*server),
             _ => return None,
         };
         self.ages.get(&subject).copied()
@@ -59,10 +59,10 @@ impl<'a> Hung<'a> {
     /// The rows that such a sync is enough to know.
     pub fn rows(&self) -> impl Iterator<Item = (Key, About)> {
         self.ages.keys().filter_map(|subject| match *subject {
-            Subject::Role(server, role, op) => Some((Key::Role(server, role, op), About::Role)),
+            Subject::Role(server, role, op) => Some((Key::Role(server, role, op), About::Role(role))),
             Subject::Server(id) => {
                 let server = self.servers.iter().find(|server| server.id == id).cloned();
-                Some((Key::Server(id), About::Server(server)))
+                Some((Key::Server(id, None), About::Server(server)))
             }
             Subject::File(..) => None,
         })

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{FileInfo, FileRow, Interval, Max, Op, ServerId, Target};
+use crate::model::{FileRow, Interval, LogEntry, Max};
 
 /// The slowest that are kept.
 const SLOWEST: usize = 100;
@@ -13,27 +13,12 @@ const FAILED: usize = 400;
 /// Entries older than this go, whatever they are, but failures: those are few, and they matter for longer.
 const LENGTH: Duration = Duration::from_secs(600);
 
-/// The syncs of one file in one interval: those that failed, and the slowest.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
-    /// The end of the interval.
-    pub at: SystemTime,
-    pub server: ServerId,
-    pub target: Target,
-    pub op: Op,
-    pub info: Arc<FileInfo>,
-    /// Of the slowest of them. Of a failed one it is known only that it took no longer.
-    pub max: Max,
-    /// errno and how many; none: the entry is there because it was slow.
-    pub errors: Vec<(i32, u64)>,
-}
-
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// By time.
-    failed: Vec<(u64, Arc<Entry>)>,
+    failed: Vec<(u64, Arc<LogEntry>)>,
     /// By time.
-    slow: Vec<(u64, Arc<Entry>)>,
+    slow: Vec<(u64, Arc<LogEntry>)>,
     next: u64,
     failures: u64,
 }
@@ -68,7 +53,7 @@ impl Log {
         }
     }
 
-    fn number(&mut self, entry: Entry) -> (u64, Arc<Entry>) {
+    fn number(&mut self, entry: LogEntry) -> (u64, Arc<LogEntry>) {
         self.next += 1;
         (self.next, Arc::new(entry))
     }
@@ -78,19 +63,19 @@ impl Log {
         self.failures
     }
 
-    pub(crate) fn last_failure(&self) -> Option<&Entry> {
+    pub(crate) fn last_failure(&self) -> Option<&LogEntry> {
         self.failed.last().map(|(_, entry)| &**entry)
     }
 
     /// Up to a time, with their numbers, in no order.
-    pub fn entries(&self, until: Option<SystemTime>) -> impl Iterator<Item = (u64, &Arc<Entry>)> {
+    pub fn entries(&self, until: Option<SystemTime>) -> impl Iterator<Item = (u64, &Arc<LogEntry>)> {
         let entries = self.failed.iter().chain(&self.slow).map(|(number, entry)| (*number, entry));
         entries.filter(move |(_, entry)| until.is_none_or(|until| entry.at <= until))
     }
 }
 
-fn entry(row: &FileRow, at: SystemTime) -> Entry {
-    Entry {
+fn entry(row: &FileRow, at: SystemTime) -> LogEntry {
+    LogEntry {
         at,
         server: row.server,
         target: row.target,
@@ -105,7 +90,7 @@ fn entry(row: &FileRow, at: SystemTime) -> Entry {
 mod tests {
     use super::*;
     use crate::model::fixture::{self, MYSQL};
-    use crate::model::{Role, Stats};
+    use crate::model::{Op, Role, Stats};
 
     fn second(number: u64, files: Vec<FileRow>) -> Interval {
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + number);
@@ -129,10 +114,10 @@ mod tests {
             let ns = if number == 200 { 3_000_000_000 } else { 1_000 + number };
             log.record(&second(number, vec![file(3, ns)]));
         }
-        let entries: Vec<&Entry> = log.entries(None).map(|(_, entry)| &**entry).collect();
+        let entries: Vec<&LogEntry> = log.entries(None).map(|(_, entry)| &**entry).collect();
         let slowest = entries.iter().max_by_key(|entry| entry.max.ns).unwrap();
         assert_eq!(slowest.max.ns, 3_000_000_000);
-        let at = |entry: &Entry| entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let at = |entry: &LogEntry| entry.at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         assert_eq!(at(slowest), 1_000_200);
         assert_eq!(entries.len(), 1 + SLOWEST);
         assert!(entries.iter().any(|entry| entry.max.ns == 9_000_000), "it is still among the slowest");

@@ -19,7 +19,6 @@ mod parts_tests;
 mod past;
 mod rows;
 mod screen;
-mod sort;
 mod source;
 mod state;
 mod stuck;

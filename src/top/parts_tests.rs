@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 /// From the ground up: a part imports what comes before it.
-const PARTS: [&str; 22] = [
-    "view", "keys", "palette", "log", "rows", "sort", "filter", "hung", "trail", "heatmap", "event", "past",
-    "cells", "stuck", "overlay", "layout", "state", "screen", "source", "look", "write", "terminal",
+const PARTS: [&str; 21] = [
+    "view", "keys", "palette", "log", "rows", "filter", "hung", "trail", "heatmap", "event", "past", "cells",
+    "stuck", "overlay", "layout", "state", "screen", "source", "look", "write", "terminal",
 ];
 
 /// Its file, and all in its directory.

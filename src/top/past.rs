@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime};
 use super::event::Earlier;
 use super::hung::Hung;
 use super::log::Log;
-use super::rows::{Key, Row, Scope, rows};
+use super::rows::{Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
 use crate::history::{History, Options};
 use crate::model::{FileRow, Interval, Stats, ThreadRow};
+use crate::render::rows::{About, Key, Row};
 
 /// Files and threads whose last minutes are kept, of each interval: those that took most time.
 pub(crate) const KEPT_APART: usize = 50;
@@ -174,7 +175,7 @@ impl Past {
             _ => None,
         };
         let at = self.trails.at(number).filter_map(|(key, about, point)| match about {
-            super::rows::About::Thread(name) => Some((key, name.clone(), point.stats())),
+            About::Thread(name) => Some((key, name.clone(), point.stats())),
             _ => None,
         });
         at.filter_map(row).collect()
@@ -199,22 +200,15 @@ fn most_important(m: &Interval, selected: Option<&Key>) -> Vec<Row> {
     kept.extend(rows(View::Server, m, &everything));
     kept.extend(most(rows(View::Neighbour, m, &everything), MOST_NEIGHBOURS, selected));
     kept.extend(most(rows(View::Thread, m, &everything), KEPT_APART, selected));
-    let mut files: Vec<&FileRow> = m.files.iter().collect();
-    if files.len() > KEPT_APART {
-        let is_selected =
-            |row: &FileRow| selected.is_some_and(|key| *key == Key::File(row.server, row.target, row.op));
-        files.select_nth_unstable_by_key(KEPT_APART, |row| {
-            Reverse((is_selected(row), row.stats.error_count().min(1), row.stats.sum_ns))
-        });
-        files.truncate(KEPT_APART);
-    }
-    kept.extend(files.into_iter().map(Row::of_file));
+    kept.extend(most(rows(View::File, m, &everything), KEPT_APART, selected));
     kept.extend(most(rows(View::Write, m, &everything), KEPT_APART, selected));
     kept
 }
 
 fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
-    rows.sort_by_key(|row| Reverse((selected == Some(&row.key), row.stats.sum_ns)));
+    rows.sort_by_key(|row| {
+        Reverse((selected == Some(&row.key), row.stats.error_count().min(1), row.stats.sum_ns))
+    });
     rows.truncate(most);
     rows
 }
@@ -222,7 +216,7 @@ fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::fixture::{self, MYSQL, file, row, spread};
+    use crate::model::fixture::{self, MYSQL, row, spread};
     use crate::model::{Op, Role, ServerId};
 
     fn second(number: u64, files: Vec<FileRow>) -> Interval {
@@ -262,11 +256,12 @@ mod tests {
     #[test]
     fn a_selected_file_is_remembered_among_thousands() {
         let mut past = Past::default();
-        let selected = Key::File(MYSQL, file(3), Op::Fsync);
+        let key = |inode: usize| Key::of_file(&files(5_000, 4)[inode - 1]);
+        let selected = key(3);
         past.record(&second(1, files(5_000, 4)), Some(&selected));
         assert_eq!(past.trails.points(&selected).count(), 1);
-        assert_eq!(past.trails.points(&Key::File(MYSQL, file(4), Op::Fsync)).count(), 0);
-        assert_eq!(past.trails.points(&Key::File(MYSQL, file(5_000), Op::Fsync)).count(), 1);
+        assert_eq!(past.trails.points(&key(4)).count(), 0);
+        assert_eq!(past.trails.points(&key(5_000)).count(), 1);
         let merged = past.at(1).unwrap();
         assert_eq!(merged.files.len(), KEPT_APART);
         assert_eq!(merged.rest.rows, 5_000 - KEPT_APART as u64);

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::hung::Hung;
-use super::rows::{About, Key, Row};
 use crate::model::histogram::{BUCKETS, Histogram, STEPS};
 use crate::model::{Max, Stats};
+use crate::render::rows::{About, Key, Row};
 
 /// Cells per power of two: a picture on a terminal has no room for more.
 pub(crate) const CELLS_PER_OCTAVE: usize = 4;
@@ -228,14 +228,9 @@ mod tests {
 
     fn row(inode: u64, latencies: &[(u64, u64)]) -> Row {
         let path = format!("/f{inode}");
-        Row::of_file(&fixture::row(
-            MYSQL,
-            inode,
-            &path,
-            Role::Tablespace,
-            Op::Fsync,
-            fixture::stats(latencies),
-        ))
+        let row = fixture::row(MYSQL, inode, &path, Role::Tablespace, Op::Fsync, fixture::stats(latencies));
+        let m = fixture::with_files(fixture::quiet(), vec![row], Vec::new());
+        crate::render::rows::by_path(&m, &|_| true).remove(0)
     }
 
     #[test]
@@ -314,7 +309,7 @@ mod tests {
         assert_eq!(hung(&other.key), []);
         // Of these nothing was known before.
         assert_eq!(hung(&Key::Role(MYSQL, Role::Tablespace, Op::Fsync)), [(3, 0, 3), (4, 0, 5)]);
-        assert_eq!(hung(&Key::Server(MYSQL)), [(3, 0, 3), (4, 0, 5)]);
+        assert_eq!(hung(&Key::Server(MYSQL, None)), [(3, 0, 3), (4, 0, 5)]);
         assert_eq!(trails.points, trails.rows.values().map(|trail| trail.points.len()).sum::<usize>());
     }
 }

@@ -1,5 +1,9 @@
 //! The views of the table, their columns, and by which of them each is sorted.
 
+use crate::model::figures::{Figure, Fit};
+use crate::render::columns::Column;
+use crate::render::rows::{self, Key, Row};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
     Role,
@@ -38,7 +42,7 @@ impl View {
     /// `servers`: several are shown. `cumulative`: counts are of more use than rates. `bytes`: there are
     /// durable writes.
     pub fn columns(self, servers: bool, cumulative: bool, bytes: bool) -> Vec<Column> {
-        use Column::*;
+        use Column::{Device, Graph, Name, Op, Role, Server, Shared, Tid, Time};
         let mut columns = match self {
             View::Log => vec![Time],
             _ => Vec::new(),
@@ -46,33 +50,35 @@ impl View {
         if servers && !matches!(self, View::Server | View::Neighbour) {
             columns.push(Server);
         }
+        let figure = Column::Figure;
         columns.extend(match self {
-            View::Role => &[Name, Op][..],
-            View::File | View::Write => &[Name, Role, Op],
-            View::Thread => &[Name, Tid, Op],
-            View::Server => &[Name],
-            View::Neighbour => &[Name, Device, Shared],
-            View::Log => &[Max, Errors, Role, Op, Name],
+            View::Role => vec![Name, Op],
+            View::File | View::Write => vec![Name, Role, Op],
+            View::Thread => vec![Name, Tid, Op],
+            View::Server => vec![Name],
+            View::Neighbour => vec![Name, Device, Shared],
+            View::Log => vec![figure(Figure::Max), figure(Figure::Errors), Role, Op, Name],
         });
         if self == View::Log {
             return columns;
         }
-        if cumulative {
-            columns.push(Syncs);
-        }
-        columns.push(Rate);
-        columns.extend((self == View::Write).then_some(Bytes));
-        columns.push(Mean);
-        if self != View::Thread {
+        let is_there = |figure: &Figure| match figure {
+            Figure::Syncs => cumulative,
+            // Of writes it stands beside their number.
+            Figure::Bytes => bytes && !matches!(self, View::Neighbour | View::Write),
             // No histogram is kept of a thread.
-            columns.extend([P50, P99]);
+            figure if self == View::Thread && figure.line().needs_histogram => false,
+            figure => figure.line().live != Fit::Never,
+        };
+        for one in Figure::by_place().into_iter().filter(is_there) {
+            if one == Figure::InFlight && matches!(self, View::Role | View::File) {
+                columns.push(Column::Busy);
+            }
+            columns.push(figure(one));
+            if one == Figure::Rate && self == View::Write {
+                columns.push(figure(Figure::Bytes));
+            }
         }
-        columns.push(Max);
-        if matches!(self, View::Role | View::File) {
-            columns.push(Busy);
-        }
-        columns.extend([Flight, Errors]);
-        columns.extend((bytes && !matches!(self, View::Neighbour | View::Write)).then_some(Bytes));
         columns.push(Graph);
         columns
     }
@@ -80,74 +86,52 @@ impl View {
     pub fn sort(self) -> Sort {
         let column = match self {
             View::Role | View::Server => Column::Name,
-            View::File | View::Thread | View::Neighbour => Column::Flight,
+            View::File | View::Thread | View::Neighbour => Column::Figure(Figure::InFlight),
             View::Log => Column::Time,
-            View::Write => Column::Bytes,
+            View::Write => Column::Figure(Figure::Bytes),
         };
         Sort { column, reverse: false }
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Column {
-    Time,
-    Server,
-    Name,
-    Tid,
-    Device,
-    Shared,
-    Role,
-    Op,
-    Syncs,
-    Rate,
-    Mean,
-    P50,
-    P99,
-    Max,
-    /// Of a log that the server syncs one call at a time: the share of the time.
-    Busy,
-    /// The mean number of syncs, or of writes.
-    Flight,
-    Errors,
-    /// What was written: by durable writes, or by all.
-    Bytes,
-    Graph,
+impl From<&Key> for View {
+    fn from(key: &Key) -> View {
+        match key {
+            Key::Role(..) => View::Role,
+            Key::File(..) => View::File,
+            Key::Write(..) => View::Write,
+            Key::Thread(..) => View::Thread,
+            Key::Server(..) => View::Server,
+            Key::Neighbour(..) => View::Neighbour,
+            Key::Log(_) => View::Log,
+        }
+    }
 }
 
 impl Column {
     pub fn title(self, view: View) -> &'static str {
         match (self, view) {
             (Column::Time, _) => "TIME",
-            (Column::Server, _) => "SERVER",
-            (Column::Name, View::Role) => "ROLE",
+            (Column::Server, _) | (Column::Name, View::Server) => "SERVER",
+            (Column::Role, _) | (Column::Name, View::Role) => "ROLE",
             (Column::Name, View::File | View::Write | View::Log) => "FILE",
             (Column::Name, View::Thread) => "THREAD",
-            (Column::Name, View::Server) => "SERVER",
             (Column::Name, View::Neighbour) => "COMMAND",
             (Column::Tid, _) => "TID",
             (Column::Device, _) => "DEVICE",
             (Column::Shared, _) => "SHARED",
-            (Column::Role, _) => "ROLE",
             (Column::Op, _) => "OP",
-            (Column::Syncs, View::Write) => "WRITES",
-            (Column::Syncs, _) => "SYNCS",
-            (Column::Rate, _) => "/s",
-            (Column::Mean, _) => "MEAN",
-            (Column::P50, _) => "P50",
-            (Column::P99, _) => "P99",
-            (Column::Max, View::Log) => "TOOK",
-            (Column::Max, _) => "MAX",
+            (Column::Figure(Figure::Syncs), View::Write) => "WRITES",
+            (Column::Figure(Figure::Max), View::Log) => "TOOK",
+            (Column::Figure(Figure::Bytes), _) => "BYTES/s",
+            (Column::Figure(figure), _) => figure.line().title,
             (Column::Busy, _) => "BUSY",
-            (Column::Flight, _) => "IN FLIGHT",
-            (Column::Errors, _) => "ERRORS",
-            (Column::Bytes, _) => "BYTES/s",
-            (Column::Graph, _) => "",
+            (Column::Graph | Column::Unsynced, _) => "",
         }
     }
 
     pub(crate) fn is_figure(self) -> bool {
-        use Column::*;
-        matches!(self, Tid | Syncs | Rate | Mean | P50 | P99 | Max | Busy | Flight | Errors | Bytes)
+        matches!(self, Column::Tid | Column::Figure(_) | Column::Busy)
     }
 
     pub(crate) fn sorts(self) -> bool {
@@ -157,19 +141,29 @@ impl Column {
     /// Left out when there is no room, the lowest first. None: never. The server becomes short instead.
     pub(crate) fn drop_at(self, view: View) -> Option<u8> {
         match self {
-            Column::Mean => Some(1),
-            Column::Bytes if view == View::Write => None,
-            Column::P50 | Column::Bytes => Some(2),
+            Column::Figure(Figure::Bytes) if view == View::Write => None,
+            Column::Figure(Figure::Errors) if view == View::Log => None,
+            Column::Figure(figure) => match figure.line().live {
+                Fit::Until(at) => Some(at),
+                Fit::Always | Fit::Never => None,
+            },
             Column::Op if matches!(view, View::File | View::Write) => Some(3),
-            Column::Syncs => Some(4),
             Column::Device | Column::Op => Some(5),
             Column::Graph => Some(6),
             Column::Shared | Column::Role => Some(7),
-            Column::Tid | Column::Rate => Some(8),
+            Column::Tid => Some(8),
             Column::Server | Column::Busy => Some(9),
-            Column::Flight => Some(10),
-            Column::Errors if view != View::Log => Some(11),
-            _ => None,
+            Column::Time | Column::Name | Column::Unsynced => None,
+        }
+    }
+
+    /// Its least width: figures of several intervals stay in place.
+    pub(crate) fn least(self) -> usize {
+        match self {
+            Column::Figure(figure) => figure.line().width,
+            Column::Busy => "100 %".len(),
+            Column::Time => "00:00:00".len(),
+            _ => 0,
         }
     }
 }
@@ -179,4 +173,10 @@ impl Column {
 pub struct Sort {
     pub column: Column,
     pub reverse: bool,
+}
+
+impl Sort {
+    pub(crate) fn apply(self, rows: &mut [Row]) {
+        rows::sort(rows, self.column, self.reverse);
+    }
 }

@@ -1,9 +1,10 @@
 //! Which columns fit beside each other, and how wide each is.
 
+use crate::render::columns::Column;
+use crate::render::rows::Row;
 use crate::text::width;
 use crate::top::cells::{Cell, Format, cell, short_server};
-use crate::top::rows::Row;
-use crate::top::view::{Column, Sort};
+use crate::top::view::Sort;
 
 /// Names get at least so much, if they are that long; less where even the servers are short.
 const NAME_AT_LEAST: usize = 24;
@@ -43,8 +44,8 @@ pub fn plan(
         seen.iter().map(|row| columns.iter().map(|column| cell(format, row, *column)).collect()).collect();
     let mut titles: Vec<String> = columns.iter().map(|column| heading(format, sort, *column)).collect();
     let wide = |cells: &[Vec<Cell>], titles: &[String], at: usize| {
-        let widest = cells.iter().map(|row| width(&row[at].text) + width(row[at].suffix)).max();
-        widest.unwrap_or(0).max(least(columns[at])).max(width(&titles[at]))
+        let widest = cells.iter().map(|row| width(&row[at].text) + width(&row[at].suffix)).max();
+        widest.unwrap_or(0).max(columns[at].least()).max(width(&titles[at]))
     };
     let mut natural: Vec<usize> = (0..columns.len()).map(|at| wide(&cells, &titles, at)).collect();
     let mut kept: Vec<usize> = (0..columns.len()).collect();
@@ -99,21 +100,6 @@ pub fn plan(
     let titles = kept.iter().map(|&at| titles[at].clone()).collect();
     let cells = cells.into_iter().map(|row| kept.iter().map(|&at| row[at].clone()).collect()).collect();
     Plan { columns: placed, titles, cells, first }
-}
-
-/// Figures of several intervals stay in place.
-fn least(column: Column) -> usize {
-    match column {
-        Column::Rate => 6,
-        Column::Mean | Column::P50 | Column::P99 => 5,
-        Column::Max => 6,
-        Column::Busy => "100 %".len(),
-        Column::Flight => "1 STUCK".len(),
-        Column::Errors => 6,
-        Column::Bytes => 9,
-        Column::Time => 8,
-        _ => 0,
-    }
 }
 
 /// The title, with an arrow at the column that is sorted by.

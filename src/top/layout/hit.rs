@@ -3,8 +3,9 @@
 use ratatui::layout::Rect;
 
 use super::{Areas, Placed};
+use crate::render::columns::Column;
 use crate::text::width;
-use crate::top::view::{Column, View};
+use crate::top::view::View;
 
 /// What the mouse points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

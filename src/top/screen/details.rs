@@ -9,11 +9,12 @@ use super::readings::seconds;
 use crate::render::header::clock;
 use crate::render::histogram::bar;
 use crate::render::rows::p99;
+use crate::render::rows::{About, Row};
 use crate::text::{absence, count, counted, end_of_path, rate, width};
 use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
 use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
-use crate::top::rows::{About, Row, process_name};
+use crate::top::rows::process_name;
 use crate::top::state::State;
 use crate::top::view::View;
 
@@ -76,7 +77,7 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
 /// there are several: facts go before too much of the name does.
 fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
     let facts = facts(state, row);
-    let op = row.op.map_or(String::new(), |op| format!(" {}", op.name()));
+    let op = row.op().map_or(String::new(), |op| format!(" {}", op.name()));
     let columns = usize::from(area.width);
     let wide: usize = facts.iter().map(|fact| width(&fact.text) + GAP).sum();
     let name = row.name(&state.style);
@@ -95,7 +96,7 @@ fn title(state: &State, row: &Row, area: Rect, pen: &mut Pen) {
 
 /// `3306: ` where several servers are shown; of a name that is too long, the pid instead.
 fn whose(state: &State, row: &Row, room: usize) -> String {
-    let is_named = row.key.view() != View::Server && state.servers().len() > 1;
+    let is_named = View::from(&row.key) != View::Server && state.servers().len() > 1;
     let Some(id) = row.server().filter(|_| is_named) else { return String::new() };
     let name = format!("{}: ", state.server_name(id));
     let pid = format!("{}: ", id.pid);
@@ -116,12 +117,12 @@ fn facts(state: &State, row: &Row) -> Vec<Part> {
         facts.push(fact(6, format!("max {}", maximum_in_words(stats.max, state.units))));
     }
     let server = row.server().and_then(|id| state.server(id));
-    let rank = if row.key.view() == View::Server { 6 } else { 0 };
+    let rank = if View::from(&row.key) == View::Server { 6 } else { 0 };
     facts.extend(server.map(|server| fact(rank, process_name(server, &state.style))));
-    if let About::File(info) = &row.about {
+    if let About::File(file) = &row.about {
         let escaped = |text: &Arc<str>| state.style.name(text.as_bytes());
-        let filesystem = info.filesystem.as_ref().map(escaped);
-        match (filesystem, info.device.as_ref().map(escaped)) {
+        let filesystem = file.info.filesystem.as_ref().map(escaped);
+        match (filesystem, file.info.device.as_ref().map(escaped)) {
             (Some(filesystem), Some(device)) => facts.push(fact(1, format!("{filesystem} on {device}"))),
             (Some(one), None) | (None, Some(one)) => facts.push(fact(1, one)),
             (None, None) => {}

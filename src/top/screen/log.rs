@@ -3,12 +3,14 @@
 use ratatui::layout::Rect;
 
 use super::pen::Pen;
+use crate::model::figures::Figure;
+use crate::render::columns::Column;
+use crate::render::rows::Row;
 use crate::text::{count, width};
 use crate::top::cells::{Cell, Format, cell_of_log, short_server};
 use crate::top::palette::Ink;
-use crate::top::rows::Row;
 use crate::top::state::State;
-use crate::top::view::{Column, Sort};
+use crate::top::view::Sort;
 
 const TIME: u16 = 8;
 /// At least; so seldom that the columns move.
@@ -31,7 +33,7 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let widest = |column: Column| {
         rows.iter().map(|row| width(&cell_of_log(&format, row, column).text) as u16).max().unwrap_or(0)
     };
-    let latency = widest(Column::Max).max(LATENCY);
+    let latency = widest(Column::Figure(Figure::Max)).max(LATENCY);
     let several = state.servers().len() > 1;
     let others = [TIME, latency, ERRORS, ROLE, OP].iter().map(|columns| columns + 1).sum::<u16>();
     let long = widest(Column::Server);
@@ -42,14 +44,18 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
         let y = area.y + 1 + at as u16;
         let mut x = area.x;
         let servers = several.then_some((Column::Server, server));
-        let figures =
-            [(Column::Max, latency), (Column::Errors, ERRORS), (Column::Role, ROLE), (Column::Op, OP)];
+        let figures = [
+            (Column::Figure(Figure::Max), latency),
+            (Column::Figure(Figure::Errors), ERRORS),
+            (Column::Role, ROLE),
+            (Column::Op, OP),
+        ];
         let columns = std::iter::once((Column::Time, TIME)).chain(servers).chain(figures);
         for (column, columns) in columns.chain([(Column::Name, u16::MAX)]) {
             let cell = cell(&format, row, column, has_room);
             let room = columns.min(area.right().saturating_sub(x));
             let ink = cell.ink(Ink::Plain);
-            if column == Column::Max {
+            if column == Column::Figure(Figure::Max) {
                 pen.put_right(x, y, room, &cell.text, ink);
             } else {
                 pen.put_fitted(x, y, room, &cell.text, ink);

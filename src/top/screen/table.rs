@@ -3,15 +3,16 @@
 use ratatui::layout::Rect;
 
 use super::pen::Pen;
+use crate::render::columns::Column;
+use crate::render::rows::Row;
 use crate::text::{end_of_path, shorten_middle, width};
 use crate::top::cells::Cell;
 use crate::top::heatmap::{Scale, Span, heights};
 use crate::top::layout::{Areas, Placed};
 use crate::top::palette::Ink;
-use crate::top::rows::Row;
 use crate::top::state::{Graph, State};
 use crate::top::trail::Point;
-use crate::top::view::{Column, View};
+use crate::top::view::View;
 
 const BARS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const ASCII_BARS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
@@ -54,13 +55,13 @@ fn put(state: &State, cell: &Cell, placed: Placed, y: u16, pen: &mut Pen) {
     if placed.column.is_figure() {
         return pen.put_right(placed.x, y, placed.columns, &cell.text, ink);
     }
-    let room = usize::from(placed.columns).saturating_sub(width(cell.suffix));
+    let room = usize::from(placed.columns).saturating_sub(width(&cell.suffix));
     // Our own words in brackets are no path.
     let is_path = placed.column == Column::Name
         && matches!(state.view, View::File | View::Log)
         && !cell.text.starts_with('(');
     let shorten = if is_path { end_of_path } else { shorten_middle };
-    let text = shorten(&cell.text, room, state.style.ellipsis()) + cell.suffix;
+    let text = shorten(&cell.text, room, state.style.ellipsis()) + &cell.suffix;
     pen.put(placed.x, y, placed.columns, &text, ink);
 }
 

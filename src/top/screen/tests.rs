@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ratatui::style::Color;
 
 use super::*;
+use crate::model::figures::Figure;
 use crate::model::fixture::{self, MARIADB, MYSQL, assert_expected, stats};
 use crate::model::{FileRow, Interval, Lost, Op, Role, Stats, Table};
+use crate::render::columns::Column;
 use crate::top::event::{Event, Waiting};
 use crate::top::fixture::{Bench, SECOND, many_files, stuck};
 use crate::top::keys::{EDIT_KEYS, KEYS, Press};
 use crate::top::palette::Colors;
-use crate::top::view::Column;
 
 pub(super) fn expected(bench: &Bench, name: &str) {
     assert_expected(&format!("src/top/screen/expected/{name}.txt"), &bench.screen());
@@ -343,7 +344,7 @@ fn no_line_is_wider_than_the_screen_and_nothing_overlaps_at_any_width() {
             }
             assert!(end <= columns + 1, "{columns} {keys}: {:?}", plan.columns);
             let has = |column| plan.columns.iter().any(|placed| placed.column == column);
-            assert!(bench.state.view == View::Log || has(Column::Max), "{columns} {keys}");
+            assert!(bench.state.view == View::Log || has(Column::Figure(Figure::Max)), "{columns} {keys}");
             let of_one = matches!(bench.state.view, View::Server | View::Neighbour);
             assert!(of_one || has(Column::Server), "{columns} {keys}: {:?}", plan.columns);
         }
@@ -457,7 +458,11 @@ fn a_row_is_there_although_nothing_happened_in_its_interval() {
     let cells: Vec<&str> = line.split_whitespace().take(7).collect();
     assert_eq!(cells, ["binlog", "fdatasync", "0", "–", "–", "–", "–"]);
     assert!(
-        bench.state.rows.iter().any(|row| row.role == Some(Role::Binlog) && row.op == Some(Op::Fdatasync))
+        bench
+            .state
+            .rows
+            .iter()
+            .any(|row| row.role() == Some(Role::Binlog) && row.op() == Some(Op::Fdatasync))
     );
 }
 

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Edit, Graph, Paused, State};
+use crate::model::LogEntry;
+use crate::render::columns::Column;
 use crate::render::header::clock;
+use crate::render::rows::{About, Key};
 use crate::text;
 use crate::top::cells::Units;
 use crate::top::event::{Effect, Extras};
 use crate::top::keys::{Action, EditAction, Press, edit_action};
-use crate::top::log::Entry;
 use crate::top::overlay::Overlay;
-use crate::top::rows::{About, Key, Scope};
-use crate::top::view::{Column, View};
+use crate::top::rows::Scope;
+use crate::top::view::View;
 
 /// Intervals that one can choose.
 const INTERVALS: [u64; 9] = [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000];
@@ -173,7 +175,7 @@ impl State {
             return self.show_moment(entry.clone());
         }
         match row.key.clone() {
-            Key::Server(id) => {
+            Key::Server(id, _) => {
                 self.scope = Scope { server: Some(id), role: None };
                 self.view = View::Role;
             }
@@ -187,7 +189,7 @@ impl State {
     }
 
     /// The interval in which an entry of the log was made: what else was going on then.
-    fn show_moment(&mut self, entry: Arc<Entry>) {
+    fn show_moment(&mut self, entry: Arc<LogEntry>) {
         let Some(tick) = self.past.ending_at(entry.at) else {
             return self.say("what else was going on then is not kept any more".into());
         };

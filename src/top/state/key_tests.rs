@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::model::Role;
+use crate::model::figures::Figure;
 use crate::model::fixture::{self, MARIADB, MYSQL};
+use crate::render::columns::Column;
 use crate::top::event::Extras;
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
-use crate::top::view::Column;
 
 /// Keys, and what has to be true after them. Every key of the table has to be here.
 type Check = (&'static [Press], fn(&[Press]));
@@ -44,13 +45,13 @@ fn an_entry_of_the_log_leads_to_its_time() {
     let mut bench = busy();
     bench.keys("lG");
     let oldest = bench.state.selected().unwrap();
-    let (role, op, at) = (oldest.role, oldest.op, oldest.time().unwrap().0);
+    let (role, op, at) = (oldest.role(), oldest.op(), oldest.time().unwrap().0);
     bench.press(Press::Enter);
     let tick = bench.state.past.tick(bench.state.paused.as_ref().unwrap().tick).unwrap();
     assert_eq!((tick.number, tick.end), (1, at));
     assert_eq!(bench.state.shown.as_ref().unwrap().m.span.end, at);
     let selected = bench.state.selected().unwrap();
-    assert_eq!((bench.state.view, selected.role, selected.op), (View::Role, role, op));
+    assert_eq!((bench.state.view, selected.role(), selected.op()), (View::Role, role, op));
     bench.press(Char(' '));
     assert!(bench.state.paused.is_none() && bench.state.shown.as_ref().unwrap().m.span.end > at);
 
@@ -200,7 +201,11 @@ const CHECKS: &[Check] = &[
             assert_eq!(bench.state.table().sort.column, Column::Op);
             assert_eq!(names(bench)[0], "directory", "fsync comes before fdatasync");
             (0..20).for_each(|_| bench.press(key));
-            assert_eq!(bench.state.table().sort.column, Column::Errors, "the last that sorts");
+            assert_eq!(
+                bench.state.table().sort.column,
+                Column::Figure(Figure::Errors),
+                "the last that sorts"
+            );
         });
     }),
     (&[Char('<'), Char(',')], |keys| {
@@ -208,7 +213,7 @@ const CHECKS: &[Check] = &[
             keys,
             |bench| bench.keys(">>>"),
             |bench, key| {
-                assert_eq!(bench.state.table().sort.column, Column::Rate);
+                assert_eq!(bench.state.table().sort.column, Column::Figure(Figure::Rate));
                 assert_eq!(names(bench)[..2], ["redo", "binlog"]);
                 (0..20).for_each(|_| bench.press(key));
                 assert_eq!(bench.state.table().sort.column, Column::Name);

@@ -2,12 +2,12 @@
 
 use super::State;
 use crate::model::Op;
+use crate::render::columns::Column;
 use crate::top::cells::Format;
 use crate::top::layout::{self, Areas, Geometry, Plan, max_stuck_lines};
 use crate::top::overlay::{self, Overlay};
 use crate::top::palette::Ink;
 use crate::top::stuck::{self, Stuck};
-use crate::top::view::Column;
 
 impl State {
     pub(crate) fn areas(&self) -> Areas {
@@ -24,7 +24,7 @@ impl State {
     pub fn columns(&self) -> Vec<Column> {
         // Kept for a row that has written before: a column that comes and goes with each interval cannot be
         // read.
-        let is_written = self.rows.iter().any(|row| row.op.is_some_and(Op::writes) || row.stats.bytes > 0);
+        let is_written = self.rows.iter().any(|row| row.op().is_some_and(Op::writes) || row.stats.bytes > 0);
         self.view.columns(self.servers().len() > 1, self.cumulative, is_written)
     }
 

@@ -1,9 +1,9 @@
 //! Which row is selected: it stays selected while its place changes.
 
 use super::State;
+use crate::render::rows::{Key, Row};
 use crate::top::event::{Mouse, MouseKind};
 use crate::top::layout::{Hit, hit};
-use crate::top::rows::{Key, Row};
 
 /// Rows that one notch of the wheel scrolls.
 const WHEEL: isize = 3;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
-use crate::model::{FileRow, Interval, Server, ServerId};
+use crate::model::{Interval, Server, ServerId};
 use crate::render::device::{self, Device};
 use crate::render::reading::{self, Sentence};
+use crate::render::rows::{About, Key, Row};
 use crate::render::{self, Paint};
 use crate::text::absence;
-use crate::top::rows::{self, About, Key, Row, process_name};
+use crate::top::rows::{self, process_name};
 use crate::top::view::View;
 
 /// Roles, servers and neighbours that were active in so many intervals keep their rows while they are idle.
@@ -114,7 +115,7 @@ impl State {
                 _ => IDLE_TICKS,
             };
             let idle = self.past.trails.active((shown.tick + 1).saturating_sub(ticks), shown.tick);
-            let idle = idle.filter(|(key, _)| key.view() == self.view);
+            let idle = idle.filter(|(key, _)| View::from(*key) == self.view);
             rows::add_idle(&mut rows, idle, scope);
         }
         rows::add_in_flight(self.view, &mut rows, &shown.m, scope);
@@ -138,7 +139,7 @@ impl State {
         let all = rows.len();
         let role = self.scope.role.filter(|_| matches!(self.view, View::File | View::Write));
         rows.retain(|row| {
-            role.is_none_or(|role| row.role == Some(role)) && self.filter.takes(&self.text_of(row))
+            role.is_none_or(|role| row.role() == Some(role)) && self.filter.takes(&self.text_of(row))
         });
         (rows, all)
     }
@@ -150,8 +151,8 @@ impl State {
             text.push(' ');
             text.push_str(part);
         };
-        row.role.iter().for_each(|role| add(role.name()));
-        row.op.iter().for_each(|op| add(op.name()));
+        row.role().iter().for_each(|role| add(role.name()));
+        row.op().iter().for_each(|op| add(op.name()));
         match &row.about {
             About::Neighbour { device, .. } => add(&self.style.name(device.as_bytes())),
             About::Log(entry) => {
@@ -263,13 +264,11 @@ impl State {
             true => keys.contains(&key),
             false => key.server().is_none_or(in_scope),
         };
-        m.roles.retain(|row| is_shown(View::Role, Key::Role(row.server, row.role, row.op)));
-        m.files.retain(|row| is_shown(View::File, Key::File(row.server, row.target, row.op)));
-        let write = |row: &FileRow| Key::Write(row.server, row.target, row.op);
-        m.writes.retain(|row| is_shown(View::Write, write(row)));
-        m.threads.retain(|row| is_shown(View::Thread, Key::Thread(row.server, row.tid, row.start, row.op)));
-        let neighbour = |device, comm: &str| Key::Neighbour(device, comm.to_owned());
-        m.neighbours.retain(|row| is_shown(View::Neighbour, neighbour(row.device_number, &row.comm)));
+        m.roles.retain(|row| is_shown(View::Role, Key::of_role(row)));
+        m.files.retain(|row| is_shown(View::File, Key::of_file(row)));
+        m.writes.retain(|row| is_shown(View::Write, Key::of_write(row)));
+        m.threads.retain(|row| is_shown(View::Thread, Key::of_thread(row)));
+        m.neighbours.retain(|row| is_shown(View::Neighbour, Key::of_neighbour(row)));
         Some(m)
     }
 }

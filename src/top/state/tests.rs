@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::history::History;
+use crate::model::figures::Figure;
 use crate::model::fixture::{self, MYSQL};
 use crate::model::{Op, Role};
+use crate::render::columns::Column;
 use crate::top::event::{Earlier, Mouse, MouseKind};
 use crate::top::fixture::{Bench, SECOND, stuck};
-use crate::top::view::Column;
 use Press::Char;
 
 const SECONDS: u32 = 12;
@@ -65,7 +66,7 @@ fn a_key_without_meaning_says_so() {
 fn the_selection_follows_the_row_wherever_it_moves() {
     let mut bench = busy();
     bench.keys("f<<");
-    assert_eq!(bench.state.table().sort.column, Column::Max);
+    assert_eq!(bench.state.table().sort.column, Column::Figure(Figure::Max));
     bench.keys("jj");
     let name = bench.selected_name();
     let place = bench.state.table().selection.index;
@@ -129,7 +130,7 @@ fn the_mouse_selects_rows_columns_and_groupings() {
     let heading = bench.lines()[usize::from(at.heading.y)].clone();
     let syncs = heading.chars().position(|c| c == '/').unwrap() as u16;
     press(&mut bench, syncs, at.heading.y);
-    assert_eq!(bench.state.table().sort, Sort { column: Column::Rate, reverse: false });
+    assert_eq!(bench.state.table().sort, Sort { column: Column::Figure(Figure::Rate), reverse: false });
     press(&mut bench, syncs, at.heading.y);
     assert!(bench.state.table().sort.reverse);
 
@@ -209,7 +210,7 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
     }
     assert_eq!(bench.state.rows[0].stats.count, 3_237);
     bench.assert_shows("PAUSED at 02:58:40, from the exporter's history");
-    let redo = crate::top::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
+    let redo = crate::render::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
     assert_eq!(bench.state.past.trails.points(&redo).count(), 68);
 }
 
@@ -219,7 +220,7 @@ fn a_busy_log_whose_sync_hangs_is_busy_all_the_time() {
     let mut m = fixture::quiet();
     m.in_flight = vec![stuck(MYSQL, "/var/lib/mysql/#innodb_redo/#ib_redo5", 5 * SECOND)];
     bench.second(&m);
-    let redo = bench.state.rows.iter().find(|row| row.role == Some(Role::Redo)).unwrap();
+    let redo = bench.state.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
     assert_eq!((redo.busy(SECOND), redo.in_flight), (Some(1.0), 1));
     bench.keys("f");
     let stuck = bench.state.rows.iter().find(|row| row.in_flight == 1).unwrap();
@@ -241,6 +242,6 @@ fn as_many_are_in_flight_in_the_past_as_were_then() {
     bench.assert_shows("0 in flight");
     bench.press(Press::Left);
     bench.assert_shows("12 in flight");
-    let redo = bench.state.rows.iter().find(|row| row.role == Some(Role::Redo)).unwrap();
+    let redo = bench.state.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
     assert_eq!(redo.in_flight, 12);
 }
