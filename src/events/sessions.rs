@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::Waits;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::proc_file;
-use crate::model::{Server, ServerId};
+use crate::model::{Owner, Server, ServerId};
 use crate::server::asking::Scope;
 use crate::server::asking::connection::Client as _;
 use crate::server::asking::find::Target;
@@ -19,7 +19,9 @@ use crate::server::mysql::status::Connection;
 use crate::server::mysql::status::client::Client;
 use crate::server::mysql::status::sessions::{Session, Sessions};
 
-const SHARE: Share = Share { threads: 2, with_abandoned: 4, queue: 16 };
+const ALL: Share = Share { threads: 4, with_abandoned: 8, queue: 32 };
+/// Anybody may start a server that hangs and answers nobody.
+const OF_ONE_OWNER: Share = Share { threads: 1, with_abandoned: 2, queue: 4 };
 /// To find the socket, which may lie on what hangs, to connect, and to be answered.
 const TIMEOUT: Duration = Duration::from_secs(4);
 /// How long the lines of a moment wait for it.
@@ -34,7 +36,7 @@ struct Question {
 
 pub(crate) struct Asker {
     options: ConnectOptions,
-    answers: Pool<(), Question, (ServerId, Option<Sessions>)>,
+    answers: Pool<Owner, Question, (ServerId, Option<Sessions>)>,
     asked: BTreeMap<ServerId, Instant>,
 }
 
@@ -43,7 +45,8 @@ pub(crate) type Whose = BTreeMap<Waits, Session>;
 
 impl Asker {
     pub fn new(options: ConnectOptions) -> Asker {
-        let answers = Pool::new("sessions", Limits::for_one_owner(SHARE, TIMEOUT), answer);
+        let limits = Limits { all: ALL, of_one_owner: OF_ONE_OWNER, job_timeout: TIMEOUT, allowance: None };
+        let answers = Pool::new("sessions", limits, answer);
         Asker { options, answers, asked: BTreeMap::new() }
     }
 
@@ -58,11 +61,14 @@ impl Asker {
             server.alive && server.version.is_some() && pids.contains(&server.id.pid)
         };
         let mut waited_for = 0;
-        for server in servers.iter().filter(is_wanted) {
+        // Services of the system first.
+        let mut wanted: Vec<_> = servers.iter().filter(is_wanted).collect();
+        wanted.sort_by_key(|server| server.known_by.whose);
+        for server in wanted {
             if let Entry::Vacant(asked) = self.asked.entry(server.id) {
                 asked.insert(now);
                 let question = Question { server: (**server).clone(), options: self.options.clone() };
-                waited_for += usize::from(self.answers.submit((), question));
+                waited_for += usize::from(self.answers.submit(server.known_by.whose, question));
             }
         }
         let until = now + PATIENCE;
