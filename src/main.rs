@@ -8,7 +8,7 @@ use fsynctop::probe::allocator;
 
 fn main() -> ExitCode {
     // Before there are threads, which would have heaps of their own, and make room for descriptors dear.
-    allocator::limit_arenas();
+    allocator::limit();
     descriptors::make_room();
     cli::run()
 }

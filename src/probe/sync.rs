@@ -23,7 +23,7 @@ use super::slots::Popped;
 use super::timer::TimerProbe;
 use super::unsynced::{Unsynced, UnsyncedFile};
 use super::wait::{WaitError, WaitPlan, WaitProbe};
-use super::{allocator, buckets, globals, net, programs, self_test};
+use super::{buckets, globals, net, programs, self_test};
 use crate::model::Op;
 
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
@@ -63,9 +63,7 @@ pub struct Probe {
 impl Probe {
     /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
     pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
-        allocator::limit_arenas();
         let attached = attach::attach(config)?;
-        allocator::trim();
         let maps = &attached.skel.maps;
         let events = Events::new(&maps.events)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;

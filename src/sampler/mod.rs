@@ -24,7 +24,7 @@ use crate::engine::rules::Rules;
 use crate::linux::clock::{boot_ns, monotonic};
 use crate::linux::disk_statistics;
 use crate::model::{FileRow, InFlight, Op, Role, Server, ServerId, Setup, Snapshot, Target};
-use crate::probe::{Attached, Probe, ProbeConfig, allocator};
+use crate::probe::{Attached, Probe, ProbeConfig};
 use crate::server::who::naming::GivenName;
 
 use ledger::{Ledger, Slots, Subject};
@@ -55,12 +55,6 @@ const LAST_SYNCS: Duration = Duration::from_millis(50);
 /// How often it is looked whether they have.
 const LOOK_FOR_LAST: Duration = Duration::from_millis(2);
 
-/// Learning the names of thousands of files takes megabytes for a moment. The allocator would keep them for
-/// good, between what stays; looking through its heap takes it some milliseconds. Each time half as often,
-/// since most is new at first.
-const TRIM_FIRST: Duration = Duration::from_secs(2);
-const TRIM_SELDOM: Duration = Duration::from_secs(16);
-
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
     probe: Probe,
@@ -79,8 +73,6 @@ pub struct Sampler {
     taken_when_read: u64,
     /// A row that was never read sends its latencies one by one: once it is read, it shares a histogram.
     has_unread_rows: bool,
-    next_trim: Instant,
-    trim_after: Duration,
     /// Since when nothing is counted, and how long that was so before.
     paused_since: Option<Instant>,
     /// When the kernel side had last told something.
@@ -135,8 +127,6 @@ impl Sampler {
             last_reclaim: Instant::now(),
             taken_when_read: 0,
             has_unread_rows: false,
-            next_trim: Instant::now() + TRIM_FIRST,
-            trim_after: TRIM_FIRST,
             paused_since: None,
             took_events: Instant::now(),
             paused: Duration::ZERO,
@@ -233,7 +223,6 @@ impl Sampler {
             // So that the next snapshot already knows whose they are.
             self.read_writeback()?;
         }
-        self.trim_if_due();
         Ok(())
     }
 
@@ -243,16 +232,6 @@ impl Sampler {
         let is_paused = self.paused_since.is_some();
         if !is_paused && self.running.stalls.is_due(now) && self.setup.ops.contains(&Op::DsyncWrite) {
             self.running.stalls.look(&self.servers.alive(now), now);
-        }
-    }
-
-    /// Between snapshots, so that nobody waits for it.
-    fn trim_if_due(&mut self) {
-        let now = Instant::now();
-        if now >= self.next_trim {
-            self.trim_after = (self.trim_after * 2).min(TRIM_SELDOM);
-            self.next_trim = now + self.trim_after;
-            allocator::trim();
         }
     }
 
