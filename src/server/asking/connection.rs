@@ -1,6 +1,7 @@
 //! One client connection on a thread of its own, so that a caller waits until its deadline at most, whatever
 //! the server does. The connection is kept, and opened anew where the server has closed it.
 
+use std::fmt::Display;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::mpsc::{Receiver, channel};
@@ -49,16 +50,40 @@ pub trait Client: Sized + Send + 'static {
 
 /// Why there is no answer. Whatever listens there chooses the words.
 #[derive(Debug)]
-pub enum Failure {
+pub enum Failure<R = String> {
     Late,
     /// The connection is of no more use.
     Broken(String),
-    /// The server's own error.
-    Refused(String),
+    /// The server's own error: in words, or as its protocol has it.
+    Refused(R),
 }
 
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
+impl<R> Failure<R> {
+    pub(crate) fn broken(text: impl Into<String>) -> Failure<R> {
+        Failure::Broken(text.into())
+    }
+}
+
+impl<R: Display> Failure<R> {
+    pub(crate) fn in_words(self) -> Failure {
+        match self {
+            Failure::Late => Failure::Late,
+            Failure::Broken(reason) => Failure::Broken(reason),
+            Failure::Refused(error) => Failure::Refused(error.to_string()),
+        }
+    }
+
+    /// A server that lets nobody in is no connection. `cure`: what to do about its error.
+    pub(crate) fn with_cure(self, cure: impl Fn(&R) -> &'static str) -> Failure {
+        match self {
+            Failure::Refused(error) => Failure::Broken(format!("{error}{}", cure(&error))),
+            other => other.in_words(),
+        }
+    }
+}
+
+impl<R> From<io::Error> for Failure<R> {
+    fn from(error: io::Error) -> Failure<R> {
         match error.kind() {
             io::ErrorKind::TimedOut => Failure::Late,
             _ => Failure::Broken(error.to_string()),

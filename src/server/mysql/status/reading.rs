@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::client::{Error, Rows};
+use super::client::{Error, Rows, ServerError};
 use super::engine_status::EngineStatus;
 use super::gtid;
 use super::sessions::{self, Sessions};
@@ -70,7 +70,7 @@ impl Reading {
         reading.counted = halfway(began, Instant::now());
         let mut refused = Vec::new();
         let mut allowed = |answer: Result<Rows, Error>, what: &str| match answer {
-            Err(Error::Server { code, message, .. }) if NOT_TO_BE_HAD.contains(&code) => {
+            Err(Error::Refused(ServerError { code, message, .. })) if NOT_TO_BE_HAD.contains(&code) => {
                 if FORBIDDEN.contains(&code) {
                     refused.push(format!("{what}: {message}"));
                 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::{KnownBy, ServerId};
 
 fn error(code: u16) -> Error {
-    Error::Server { code, state: "42000".into(), message: "denied".into() }
+    Error::Refused(ServerError { code, state: "42000".into(), message: "denied".into() })
 }
 
 fn row(columns: &[&str]) -> Vec<String> {

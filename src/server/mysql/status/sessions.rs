@@ -32,7 +32,7 @@ pub(super) fn ask(
     for question in QUESTIONS {
         match query(question) {
             Ok(rows) => return Ok(Some(rows.into_iter().filter_map(session).collect())),
-            Err(Error::Server { code, .. }) if is_not_to_be_had(code) => {}
+            Err(Error::Refused(error)) if is_not_to_be_had(error.code) => {}
             Err(error) => return Err(error),
         }
     }
@@ -47,14 +47,13 @@ fn session(row: Vec<String>) -> Option<(u32, Session)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::client::ServerError;
     use super::*;
 
     fn asked(answer: impl Fn(&str) -> Result<Rows, u16>) -> Result<Option<Sessions>, Error> {
         let mut query = |question: &str| {
-            answer(question).map_err(|code| Error::Server {
-                code,
-                state: String::new(),
-                message: "no".into(),
+            answer(question).map_err(|code| {
+                Error::Refused(ServerError { code, state: String::new(), message: "no".into() })
             })
         };
         ask(&mut query, |code| code == 1054 || code == 1142)

@@ -22,7 +22,7 @@ use crate::server::what::adapter::Adapter;
 use greeting::Greeting;
 use packets::Packets;
 
-pub use packets::{Error, Rows};
+pub use packets::{Error, Rows, ServerError};
 
 /// Byte limit until we are logged in, the server's certificates included.
 pub(crate) const LOGIN_BYTES: u64 = 256 << 10;
@@ -68,13 +68,13 @@ impl connection::Client for Client {
 
     fn connect(target: &Target, until: Instant) -> Result<Client, Failure> {
         let log_in = |transport, host: &str, tls| {
-            Client::log_in(transport, host, tls, &target.options).map_err(|error| with_cure(error).into())
+            Client::log_in(transport, host, tls, &target.options).map_err(|error| error.with_cure(cure))
         };
         connection::connect(target, until, LOGIN_BYTES, &log_in)
     }
 
     fn read(&mut self, scope: Scope, until: Instant) -> Result<Reading, Failure> {
-        Ok(Reading::ask(scope, &mut |question| self.query(question, until))?)
+        Reading::ask(scope, &mut |question| self.query(question, until)).map_err(Failure::in_words)
     }
 
     fn is_of(reading: &Reading, server: &Server) -> Result<(), StatusError> {
@@ -82,20 +82,9 @@ impl connection::Client for Client {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        match error {
-            Error::Late => Failure::Late,
-            Error::Broken(reason) => Failure::Broken(reason),
-            refused @ Error::Server { .. } => Failure::Refused(refused.to_string()),
-        }
-    }
-}
-
-/// A server that lets nobody in is no connection.
-fn with_cure(error: Error) -> Error {
-    let Error::Server { code, .. } = error else { return error };
-    let cure = match code {
+/// What to do about an error that lets nobody in.
+fn cure(error: &ServerError) -> &'static str {
+    match error.code {
         NO_CONNECTION_LEFT => {
             "; a server with admin_address (MySQL) or extra_port (MariaDB) has a connection to spare there: --host and \
              --port"
@@ -104,6 +93,5 @@ fn with_cure(error: Error) -> Error {
             "; --user and a password (--defaults-file, MYSQL_PWD, --password) name another account"
         }
         _ => "",
-    };
-    Error::Broken(format!("{error}{cure}"))
+    }
 }

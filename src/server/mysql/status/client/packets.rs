@@ -1,11 +1,10 @@
 //! Packets over a transport, and why there are none.
 
-use std::io;
-
 use mysql_common::proto::codec::PacketCodec;
 use mysql_common::proto::codec::error::PacketCodecError;
 use mysql_common::proto::sync_framed::MySyncFramed;
 
+use crate::server::asking::connection::Failure;
 use crate::server::asking::options::ConnectOptions;
 use crate::server::asking::transport::Transport;
 
@@ -17,23 +16,17 @@ const MESSAGE_BYTES: usize = 512;
 /// The text of every column of every row.
 pub type Rows = Vec<Vec<String>>;
 
+pub type Error = Failure<ServerError>;
+
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The server's own.
-    #[error("ERROR {code} ({state}): {message}")]
-    Server { code: u16, state: String, message: String },
-    #[error("the time was up")]
-    Late,
-    /// The connection is of no more use.
-    #[error("{0}")]
-    Broken(String),
+#[error("ERROR {code} ({state}): {message}")]
+pub struct ServerError {
+    pub code: u16,
+    pub state: String,
+    pub message: String,
 }
 
 impl Error {
-    pub(super) fn broken(text: impl Into<String>) -> Error {
-        Error::Broken(text.into())
-    }
-
     /// Of an error packet, whose first byte is 0xff.
     pub(super) fn of_server(packet: &[u8]) -> Error {
         let [_, low, high, rest @ ..] = packet else {
@@ -46,16 +39,7 @@ impl Error {
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let message = text(&message[..message.len().min(MESSAGE_BYTES)]);
-        Error::Server { code: u16::from_le_bytes([*low, *high]), state: text(state), message }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Error::Late,
-            _ => Error::Broken(error.to_string()),
-        }
+        Error::Refused(ServerError { code: u16::from_le_bytes([*low, *high]), state: text(state), message })
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::message::backend::{ErrorFields, Message};
 
+use crate::server::asking::connection::Failure;
 use crate::server::asking::transport::Transport;
 
 /// A type and a length, which counts itself.
@@ -21,23 +22,17 @@ const MESSAGE_BYTES: usize = 512;
 /// The text of every column of every row; NULL is nothing.
 pub type Rows = Vec<Vec<String>>;
 
+pub type Error = Failure<ServerError>;
+
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The server's own, with its SQLSTATE.
-    #[error("ERROR {code}: {message}")]
-    Server { code: String, message: String },
-    #[error("the time was up")]
-    Late,
-    /// The connection is of no more use.
-    #[error("{0}")]
-    Broken(String),
+#[error("ERROR {code}: {message}")]
+pub struct ServerError {
+    /// SQLSTATE.
+    pub code: String,
+    pub message: String,
 }
 
 impl Error {
-    pub(super) fn broken(text: impl Into<String>) -> Error {
-        Error::Broken(text.into())
-    }
-
     pub(super) fn of_server(mut fields: ErrorFields<'_>) -> Error {
         let (mut code, mut message) = (String::new(), String::new());
         let text =
@@ -50,16 +45,7 @@ impl Error {
                 _ => {}
             }
         }
-        Error::Server { code, message }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Error::Late,
-            _ => Error::Broken(error.to_string()),
-        }
+        Error::Refused(ServerError { code, message })
     }
 }
 

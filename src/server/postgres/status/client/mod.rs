@@ -25,22 +25,12 @@ use crate::server::postgres::adapter::{DEFAULT_PORT, Postgres};
 use crate::server::what::adapter::Adapter;
 use messages::Messages;
 
-pub use messages::{Error, Rows};
+pub use messages::{Error, Rows, ServerError};
 
 /// Byte limit until we are logged in, the server's certificates included.
 const LOGIN_BYTES: u64 = 256 << 10;
 /// What one question is answered with: some hundred names and numbers.
 const ANSWER_BYTES: u64 = 1 << 20;
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        match error {
-            Error::Late => Failure::Late,
-            Error::Broken(reason) => Failure::Broken(reason),
-            refused @ Error::Server { .. } => Failure::Refused(refused.to_string()),
-        }
-    }
-}
 
 /// A connection that the server has let us in through.
 pub struct Client {
@@ -66,12 +56,13 @@ impl connection::Client for Client {
         let log_in = |messages, server| {
             let logged_in = login::log_in(messages, &target.options, server);
             let client = logged_in.map(|messages| Client { messages, views: None });
-            client.map_err(|error| with_cure(error).into())
+            client.map_err(|error| error.with_cure(cure))
         };
         let Place::Socket(path) = &target.place else {
             return connection::connect(target, until, LOGIN_BYTES, &|transport, host, tls| {
                 let server = <[u32; 1]>::try_from(&*target.servers).ok().map(|[one]| one);
-                log_in(login::encrypt(transport, host, tls, &target.options)?, server)
+                let messages = login::encrypt(transport, host, tls, &target.options);
+                log_in(messages.map_err(Failure::in_words)?, server)
             });
         };
         // The method "peer" asks the kernel who connects, and lets the server's owner in.
@@ -85,7 +76,7 @@ impl connection::Client for Client {
         let mut views = self.views.take();
         let reading = reading::ask(scope, &mut views, &mut |question| self.query(question, until));
         self.views = views;
-        Ok(reading?)
+        reading.map_err(Failure::in_words)
     }
 
     fn is_of(reading: &Reading, server: &Server) -> Result<(), StatusError> {
@@ -93,10 +84,9 @@ impl connection::Client for Client {
     }
 }
 
-/// A server that lets nobody in is no connection.
-fn with_cure(error: Error) -> Error {
-    let Error::Server { code, .. } = &error else { return error };
-    let cure = match code.as_str() {
+/// What to do about an error that lets nobody in.
+fn cure(error: &ServerError) -> &'static str {
+    match error.code.as_str() {
         // too_many_connections
         "53300" => "; --user names a superuser, for whom the server keeps connections",
         // invalid_authorization_specification, invalid_password
@@ -104,6 +94,5 @@ fn with_cure(error: Error) -> Error {
             "; --user and a password (--service-file, PGPASSWORD, --password) name another role"
         }
         _ => "",
-    };
-    Error::Broken(format!("{error}{cure}"))
+    }
 }
