@@ -1,6 +1,13 @@
 //! Who waits for a password to be checked, and whose turn is next: the one whose origin has failed least and
 //! waits for least. Whether a name exists plays no part in the order: whoever sends two names at once would
 //! learn from it which of them does. Pure but for the channels.
+//!
+//! A semaphore would be simpler, and would let guessers keep out a client whose right password is not
+//! remembered yet. If everybody waits in the order of arrival, that client waits for one check and one pause
+//! for each of the other connections, which takes longer than there is for an answer. If the pause only
+//! delayed the answer, guessing would take a whole processor, and the checks alone would take too long where
+//! the hashes are costly. If only a few could wait, guessers would take each place as it becomes free.
+//! tests/plain/exporter_guessing.rs has such guessers.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
