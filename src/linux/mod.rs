@@ -2,7 +2,6 @@
 //! mounts and what lies under them, processor time, and threads for work that may block.
 
 pub(crate) mod blocking;
-pub(crate) mod boot_time;
 #[cfg(test)]
 pub(crate) mod child;
 pub(crate) mod clock;

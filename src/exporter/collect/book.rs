@@ -11,7 +11,7 @@ use super::neighbours::Neighbours;
 use super::paths::Did;
 use super::totals::ServerTotals;
 use super::waiting::Waiting;
-use crate::linux::boot_time::boot_time;
+use crate::linux::clock::boot_time;
 use crate::live::Published;
 use crate::model::{Backlog, Interval, Lost, Op, Owner, Role, Server, ServerId, Setup, Snapshot};
 use crate::server::who::identity::Identity;

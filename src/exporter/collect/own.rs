@@ -75,7 +75,7 @@ impl ProcessFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::boot_time::boot_time;
+    use crate::linux::clock::boot_time;
 
     #[test]
     fn this_process_is_described_as_it_is() {

@@ -9,7 +9,7 @@ use super::connection::Failure;
 use super::find::{Target, listens_at};
 use super::protection::takes;
 use super::transport::Transport;
-use crate::linux::boot_time::boot_time;
+use crate::linux::clock::boot_time;
 use crate::linux::rooted::Root;
 use crate::model::Server;
 use crate::server::who::listening::tcp_addresses;
