@@ -1,6 +1,7 @@
 //! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count
 //! by `le` is a sum of whole kernel buckets, and none is guessed.
 
+use super::samples::seconds;
 use crate::model::histogram::{
     BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
 };
@@ -76,7 +77,7 @@ impl Buckets {
     /// The bounds as they are shown, in seconds.
     #[cfg(test)]
     pub fn seconds(&self) -> impl Iterator<Item = f64> + '_ {
-        self.edges_ns.iter().copied().map(in_seconds)
+        self.edges_ns.iter().copied().map(seconds)
     }
 
     /// Each bound in seconds, with how many took less than that; without the infinite one.
@@ -86,13 +87,9 @@ impl Buckets {
             while let Some((_, n)) = counts.next_if(|&(bucket, _)| upper_edge(bucket) <= edge) {
                 sum += n;
             }
-            (in_seconds(edge), sum)
+            (seconds(edge), sum)
         })
     }
-}
-
-fn in_seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 /// The boundary of the kernel's histogram that is nearest to a latency.

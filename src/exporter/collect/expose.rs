@@ -8,7 +8,7 @@ use super::book::{Book, Place};
 use super::families::{self as family, Family};
 use super::neighbours::mount_label;
 use super::own::Own;
-use super::samples::Samples;
+use super::samples::{Samples, seconds};
 use crate::exporter::web::Figures;
 use crate::model::{Amount, Backlog, Exported, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
@@ -350,10 +350,6 @@ fn of_web(web: &Figures) -> Vec<Samples> {
         one(&family::DENIED, web.denied as f64),
         by(&family::RELOADS, &[("ok", web.reloads), ("failed", web.failed_reloads)]),
     ]
-}
-
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
 }
 
 fn since_1970(time: SystemTime) -> f64 {

@@ -15,7 +15,3 @@ pub(super) fn unit(family: &Family) -> Option<&'static str> {
     let is_named = |unit: &&str| base_name(family).strip_suffix(unit).is_some_and(|name| name.ends_with('_'));
     ["seconds", "bytes"].into_iter().find(is_named)
 }
-
-pub(super) fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}

@@ -5,9 +5,9 @@ use prost::Message;
 
 use super::super::buckets::Buckets;
 use super::super::families::{Family, Kind};
-use super::super::samples::{Sample, Samples, Value};
+use super::super::samples::{Sample, Samples, Value, seconds};
 use super::metrics_proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType, Number};
-use super::names::{seconds, unit};
+use super::names::unit;
 use super::native;
 use crate::model::histogram::Histogram as Counts;
 
