@@ -6,6 +6,8 @@ use std::sync::{Mutex, Once};
 
 use libbpf_rs::{PrintLevel, set_print};
 
+use crate::linux::lock;
+
 /// The latest messages are kept, up to so many bytes: a verifier's log can be megabytes long, and ends with
 /// the reason.
 const MAX_BYTES: usize = 64 << 10;
@@ -47,25 +49,25 @@ impl Log {
 pub(super) fn capture() {
     static CAPTURED: Once = Once::new();
     CAPTURED.call_once(|| {
-        set_print(Some((PrintLevel::Info, |_, message| lock().push(message))));
+        set_print(Some((PrintLevel::Info, |_, message| lock(&LOG).push(message))));
     });
 }
 
 /// Takes the messages since the last call.
 pub(crate) fn take_libbpf_log() -> String {
-    let mut log = lock();
+    let mut log = lock(&LOG);
     log.bytes = 0;
     std::mem::take(&mut log.messages).into_iter().collect()
 }
 
 /// How many messages there have been.
 pub(super) fn count() -> usize {
-    lock().count
+    lock(&LOG).count
 }
 
 /// Which program the kernel's verifier has refused since so many messages, and its reason.
 pub(super) fn refusal_since(count: usize) -> Option<String> {
-    refusal(&lock().since(count))
+    refusal(&lock(&LOG).since(count))
 }
 
 /// libbpf loads a program that was refused once more, for the verifier's log. Its last line that is no
@@ -80,11 +82,6 @@ fn refusal(log: &str) -> Option<String> {
     let is_reason = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|start| line.starts_with(start));
     let reason = said.lines().map(str::trim).rfind(is_reason)?;
     Some(format!("the kernel's verifier refuses {program}: {reason}"))
-}
-
-fn lock() -> std::sync::MutexGuard<'static, Log> {
-    // Nothing can leave a list of messages half changed.
-    crate::linux::lock(&LOG)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! or that would take protection away, leaves the old one in place and is said once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -42,7 +42,7 @@ pub struct Loaded {
 pub(crate) struct Configuration {
     /// None: plain HTTP for everybody.
     files: Option<Arc<dyn Files>>,
-    loaded: RwLock<Arc<Loaded>>,
+    loaded: Mutex<Arc<Loaded>>,
     /// The generation of the files that was read last, usable or not.
     seen: Mutex<Option<u64>>,
     /// A check of the files is under way.
@@ -73,7 +73,7 @@ impl Configuration {
         };
         Ok(Configuration {
             files,
-            loaded: RwLock::new(Arc::new(loaded)),
+            loaded: Mutex::new(Arc::new(loaded)),
             seen: Mutex::new(seen),
             is_refreshing: AtomicBool::new(false),
             generation: watch::Sender::new(0),
@@ -83,7 +83,7 @@ impl Configuration {
 
     /// The configuration in use, without checking the files.
     pub fn loaded(&self) -> Arc<Loaded> {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.loaded).clone()
     }
 
     /// What is in use after a look at the files, which happens on a thread that may block. If another look
@@ -127,7 +127,7 @@ impl Configuration {
         let old = self.loaded();
         match Loaded::of(&bundle).and_then(|new| protects_no_less(&old, &new).map(|()| new)) {
             Ok(new) => {
-                *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+                *lock(&self.loaded) = Arc::new(new);
                 self.generation.send_modify(|generation| *generation += 1);
                 self.statistics.reloads.add_one();
                 log::info(format_args!("the web configuration {} was read anew", bundle.path().display()));
