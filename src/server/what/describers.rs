@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::cpu_time::Allowance;
 use crate::model::{Owner, Server, ServerId};
@@ -16,7 +17,6 @@ use crate::server::what::settings::Settings;
 use crate::server::who::owner;
 use crate::server::who::processes::ThreadGroup;
 
-const PROC: &str = "/proc";
 /// Servers that are described at the same time, and of one owner; then the threads that there may be, those
 /// that hang included; then the servers that may wait.
 const ALL: Share = Share { threads: 4, with_abandoned: 16, queue: 4_096 };

@@ -154,11 +154,10 @@ fn children_of(proc_root: &Path, pid: u32) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::PROC;
     use crate::linux::child::Sleeper;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
-
-    const PROC: &str = "/proc";
 
     /// A shell under the name of PostgreSQL, in a directory of its own.
     struct Shell {

@@ -8,10 +8,9 @@ use super::filter::TargetFilter;
 use super::instances::Instances;
 use super::processes::{self, ThreadGroup};
 use crate::engine::engines::Engines;
+use crate::linux::PROC;
 use crate::linux::proc_file::PF_KTHREAD;
 use crate::model::Server;
-
-const PROC: &str = "/proc";
 
 /// Processes that any of some filters selects.
 #[derive(Clone, Debug)]
