@@ -1,21 +1,16 @@
 //! An etcd of its own (tools/engines-root.sh), thrown away with the test, and what it counts itself.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 use super::chroot::Chroot;
-use super::{Running, wait_until};
+use super::throwaway::{Throwaway, at_rest, free_port};
 
 pub const TOOL: &str = "engines-root.sh";
 
-/// Ports that nobody listens on.
-pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
-}
-
 pub struct Etcd {
-    pub running: Running,
+    server: Throwaway,
     /// Where it serves clients.
     pub port: u16,
 }
@@ -29,7 +24,7 @@ impl Etcd {
     }
 
     pub fn until_healthy(&self) {
-        wait_until("etcd to be healthy", || {
+        self.server.wait_until("etcd to be healthy", || {
             self.ask("GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
         });
     }
@@ -56,14 +51,12 @@ impl Etcd {
             "--initial-cluster",
             &cluster,
         ];
-        let log = std::fs::File::create(tree.directory().join("etcd.log")).unwrap();
-        let mut command = tree.enter("/usr/bin/etcd", &[&arguments, options].concat());
-        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        Etcd { running, port }
+        let command = tree.enter("/usr/bin/etcd", &[&arguments, options].concat());
+        Etcd { server: Throwaway::start(command, tree.directory().join("etcd.log")), port }
     }
 
-    pub fn pid(&self) -> String {
-        self.running.0.id().to_string()
+    pub fn pid(&self) -> u32 {
+        self.server.pid()
     }
 
     pub fn ask(&self, method: &str, path: &str, body: &str) -> std::io::Result<String> {
@@ -115,17 +108,7 @@ impl Etcd {
 
     /// The counts, once they have stood still: the backend is committed every 100 ms if there is anything.
     pub fn quiet(&self) -> [u64; 3] {
-        let end = Instant::now() + Duration::from_secs(60);
-        let (mut counts, mut since) = (self.counts(), Instant::now());
-        while since.elapsed() < Duration::from_secs(2) {
-            assert!(Instant::now() < end, "etcd does not come to rest");
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.counts();
-            if now != counts {
-                (counts, since) = (now, Instant::now());
-            }
-        }
-        counts
+        at_rest(|_| Some(Duration::from_secs(2)), || self.counts())
     }
 }
 

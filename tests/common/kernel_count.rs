@@ -4,12 +4,13 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::Running;
 use super::faults::signal;
 
 pub const BPFTRACE: &str = "/usr/bin/bpftrace";
 
 /// Calls of fsync and fdatasync by process.
-pub struct KernelCount(Child);
+pub struct KernelCount(Running);
 
 impl KernelCount {
     pub fn begin() -> KernelCount {
@@ -26,18 +27,19 @@ impl KernelCount {
             text.push(byte[0]);
         }
         child.stdout = Some(output);
-        KernelCount(child)
+        KernelCount(Running(child))
     }
 
     /// Of one process since the beginning.
     pub fn end(mut self, pid: u32) -> u64 {
+        let child = &mut self.0.0;
         // bpftrace misses one now and then, and would go on for ever.
-        while self.0.try_wait().unwrap().is_none() {
-            signal(self.0.id(), "INT");
-            wait_for(&mut self.0, Duration::from_secs(2));
+        while child.try_wait().unwrap().is_none() {
+            signal(child.id(), "INT");
+            wait_for(child, Duration::from_secs(2));
         }
         let mut text = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         let count = text.lines().find_map(|line| line.strip_prefix(&format!("@[{pid}]: ")));
         count.unwrap_or_else(|| panic!("no {pid} in {text}")).parse().unwrap()
     }
@@ -48,12 +50,5 @@ fn wait_for(child: &mut Child, at_most: Duration) {
     let began = Instant::now();
     while began.elapsed() < at_most && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-impl Drop for KernelCount {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -26,6 +26,7 @@ pub mod schema;
 pub mod scrape;
 pub mod server;
 pub mod terminal;
+pub mod throwaway;
 pub mod traced;
 pub mod tracepoints;
 pub mod tracing;

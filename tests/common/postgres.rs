@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::Running;
 use super::chroot::{Chroot, Disk};
-use super::disk::run;
-use super::{Running, wait_until};
+use super::throwaway::{Throwaway, at_rest};
 
 const TOOL: &str = "postgres-root.sh";
 /// Which one, unless a test says so.
@@ -126,20 +126,16 @@ impl Cluster {
     }
 
     fn run_program(&self, program: &str, settings: &[&str]) -> Postgres<'_> {
-        let log = std::fs::File::create(self.directory.join("server.log")).unwrap();
         let (data, sockets) = (self.data(), format!("unix_socket_directories={}", self.sockets()));
         let all = ["listen_addresses=", &sockets, "jit=off", "autovacuum=off", "checkpoint_timeout=1h"];
         let settings = all.iter().chain(settings).flat_map(|setting| ["-c", setting]);
         let arguments: Vec<&str> = ["-D", data.to_str().unwrap()].into_iter().chain(settings).collect();
-        let mut command = self.chroot.enter(program, &arguments);
-        command.stdout(log.try_clone().unwrap()).stderr(log);
-        let mut server = Postgres { cluster: self, running: Running(command.spawn().unwrap()) };
-        wait_until("PostgreSQL to answer", || {
-            let ended = server.running.0.try_wait().unwrap();
-            assert!(ended.is_none(), "{}", self.log());
+        let command = self.chroot.enter(program, &arguments);
+        let server = Throwaway::start(command, self.directory.join("server.log"));
+        server.wait_until("PostgreSQL to answer", || {
             self.client("pg_isready").output().unwrap().status.success()
         });
-        server
+        Postgres { cluster: self, server }
     }
 
     /// How whoever connects to a server that is started from now on has to prove who they are.
@@ -153,10 +149,6 @@ impl Cluster {
         &self.directory
     }
 
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("server.log")).unwrap_or_default()
-    }
-
     fn client(&self, program: &str) -> Command {
         let mut client = self.chroot.run(&self.program(program), &[]);
         client.args(["-h", &self.sockets(), "-U", "postgres"]).env("PGDATABASE", "postgres");
@@ -167,14 +159,14 @@ impl Cluster {
 /// A server that runs.
 pub struct Postgres<'a> {
     cluster: &'a Cluster,
-    running: Running,
+    server: Throwaway,
 }
 
 impl Postgres<'_> {
     fn tell(&self, program: &str, arguments: &[&str]) -> String {
         let output = self.cluster.client(program).args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{program} {arguments:?}: {stderr}{}", self.cluster.log());
+        assert!(output.status.success(), "{program} {arguments:?}: {stderr}{}", self.server.log());
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -185,7 +177,7 @@ impl Postgres<'_> {
 
     /// Of the postmaster.
     pub fn pid(&self) -> u32 {
-        self.running.0.id()
+        self.server.pid()
     }
 
     /// A copy of its cluster on the same disk, by `pg_basebackup`. A server that is started on it is this
@@ -215,10 +207,7 @@ impl Postgres<'_> {
     }
 
     /// Kills the postmaster, and it alone.
-    pub fn kill(mut self) {
-        self.running.0.kill().unwrap();
-        self.running.0.wait().unwrap();
-    }
+    pub fn kill(self) {}
 
     /// What a statement answers: columns are separated by `|`.
     pub fn query(&self, statement: &str) -> String {
@@ -264,23 +253,11 @@ impl Postgres<'_> {
 
     /// The counters, once they have stood still for a while.
     pub fn quiet_wal(&self) -> Wal {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let (mut wal, mut since) = (self.wal(), Instant::now());
-        while since.elapsed() < QUIET {
-            assert!(Instant::now() < deadline, "the server does not come to rest: {wal:?}");
-            std::thread::sleep(Duration::from_millis(200));
-            let now = self.wal();
-            if now != wal {
-                (wal, since) = (now, Instant::now());
-            }
-        }
-        wal
+        at_rest(|_| Some(QUIET), || self.wal())
     }
 
     /// A clean shutdown, so that the next server need not recover.
-    pub fn stop(mut self) {
-        run("kill", &["-INT", &self.running.0.id().to_string()]);
-        let status = self.running.0.wait().unwrap();
-        assert!(status.success(), "{status}: {}", self.cluster.log());
+    pub fn stop(self) {
+        self.server.stop("INT");
     }
 }

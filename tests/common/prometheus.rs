@@ -1,7 +1,6 @@
 //! A real Prometheus that scrapes an exporter each second, with the rules of examples/.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -9,14 +8,10 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Running, wait_until};
+use super::throwaway::{Throwaway, free_port};
+use super::wait_until;
 
 pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/prometheus/fsynctop.rules.yml");
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// Which Prometheus, and what it makes of histograms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +26,7 @@ pub enum Release {
 
 pub struct Prometheus {
     port: u16,
-    _running: Running,
+    server: Throwaway,
     _directory: TempDir,
 }
 
@@ -59,7 +54,6 @@ impl Prometheus {
         );
         let file = directory.path().join("prometheus.yml");
         std::fs::write(&file, config).unwrap();
-        let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let mut command = Command::new(match release {
             Release::Installed => "prometheus".into(),
             Release::Newer | Release::Native => newer(),
@@ -70,10 +64,9 @@ impl Prometheus {
         command.arg(format!("--config.file={}", file.display()));
         command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-        let running =
-            Running(command.stdout(Stdio::null()).stderr(log).spawn().expect("Prometheus is installed"));
-        let prometheus = Prometheus { port, _running: running, _directory: directory };
-        wait_until("Prometheus to scrape", || {
+        let server = Throwaway::start(command, directory.path().join("log"));
+        let prometheus = Prometheus { port, server, _directory: directory };
+        prometheus.server.wait_until("Prometheus to scrape", || {
             prometheus.try_query("up == 1").is_some_and(|up| up.len() == 1)
         });
         prometheus

@@ -4,15 +4,16 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::chroot::Chroot;
-use super::{Running, wait_until};
+use super::throwaway::Throwaway;
+use super::wait_until;
 
 pub const REDIS: &str = "/usr/bin/redis-server";
 
 pub struct Redis {
-    pub running: Running,
+    server: Throwaway,
     /// Outside of its root.
     pub socket: PathBuf,
     client: Client,
@@ -59,18 +60,16 @@ impl Redis {
             "--auto-aof-rewrite-percentage",
             "0",
         ];
-        let log = std::fs::File::create(tree.directory().join("redis.log")).unwrap();
-        let mut command = tree.enter(program, &[&arguments, options].concat());
-        let running = Running(command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
-        wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
-        let client = Client::connect(&socket);
-        let mut redis = Redis { running, socket, client };
-        wait_until("Redis to have read its files", || !redis.ask("PING").starts_with("-LOADING"));
-        redis
+        let command = tree.enter(program, &[&arguments, options].concat());
+        let server = Throwaway::start(command, tree.directory().join("redis.log"));
+        server.wait_until("Redis to listen", || UnixStream::connect(&socket).is_ok());
+        let mut client = Client::connect(&socket);
+        server.wait_until("Redis to have read its files", || !client.ask("PING").starts_with("-LOADING"));
+        Redis { server, socket, client }
     }
 
-    pub fn pid(&self) -> String {
-        self.running.0.id().to_string()
+    pub fn pid(&self) -> u32 {
+        self.server.pid()
     }
 }
 
@@ -115,14 +114,8 @@ impl Client {
     }
 
     fn wait_for_children(&mut self) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-            .iter()
-            .any(|name| self.info(name) != "0")
-        {
-            assert!(Instant::now() < end, "a child of Redis does not end");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let children = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+        wait_until("Redis' children to end", || children.iter().all(|name| self.info(name) == "0"));
         assert_eq!(
             (self.info("rdb_last_bgsave_status"), self.info("aof_last_bgrewrite_status")),
             ("ok".into(), "ok".into())

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fsynctop::engine::engines::Engines;
 use fsynctop::server::who::filter::TargetFilter;
@@ -16,7 +16,8 @@ use mysql::prelude::Queryable;
 use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;
 
-use super::{Running, built, disk, wait_until};
+use super::throwaway::{Throwaway, at_rest};
+use super::{built, disk, wait_until};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/throwaway-server");
 /// MariaDB's page cleaner looks once a second whether there is anything to write out, and never writes it
@@ -123,7 +124,7 @@ pub struct RedoWrites {
 enum Keeper {
     /// tools/throwaway-server, with its directory.
     Tool(TempDir),
-    Child(Running),
+    Child(Throwaway),
 }
 
 /// Ten seconds after a tenth of a table's rows changed, InnoDB renews the table's statistics and syncs them,
@@ -213,16 +214,7 @@ impl Database {
 
     /// The same, once it has stood still for a while.
     pub fn quiet_redo_writes(&self) -> RedoWrites {
-        let (mut writes, mut since) = (self.redo_writes(), Instant::now());
-        wait_until("the redo log to come to rest", || {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = self.redo_writes();
-            if now != writes {
-                (writes, since) = (now, Instant::now());
-            }
-            since.elapsed() >= QUIET
-        });
-        writes
+        at_rest(|_| Some(QUIET), || self.redo_writes())
     }
 
     pub fn counters(&mut self) -> Counters {
@@ -259,17 +251,7 @@ impl Database {
 
     /// The counters, once they have stood still for a while with no sync under way.
     pub fn quiet_counters(&mut self) -> Counters {
-        let deadline = Instant::now() + Duration::from_secs(120);
-        let (mut counters, mut since) = (self.counters(), Instant::now());
-        while counters.quiet().is_none_or(|quiet| since.elapsed() < quiet) {
-            assert!(Instant::now() < deadline, "the server does not come to rest: {counters:?}");
-            std::thread::sleep(Duration::from_millis(50));
-            let now = self.counters();
-            if now != counters {
-                (counters, since) = (now, Instant::now());
-            }
-        }
-        counters
+        at_rest(Counters::quiet, || self.counters())
     }
 
     /// Makes the table that [`Database::insert`] needs.
@@ -378,17 +360,15 @@ impl Home {
             command.arg("chroot").arg(root);
         }
         command.arg(self.inside().join(&self.comm)).args(options);
-        let log = std::fs::File::create(self.path().join("error.log")).unwrap();
-        command.stderr(log.try_clone().unwrap()).stdout(log).stdin(Stdio::null());
         command
     }
 
     /// Starts the server with an option file or with nothing but the options given.
-    pub fn spawn(&self, wrapper: &[&str], options: &[String]) -> Running {
-        let running = Running(self.command(wrapper, options).spawn().unwrap());
+    pub fn spawn(&self, wrapper: &[&str], options: &[String]) -> Throwaway {
+        let server = Throwaway::start(self.command(wrapper, options), self.path().join("error.log"));
         let socket = self.socket();
-        wait_until("the server to listen", || connect(&socket).is_ok());
-        running
+        server.wait_until("the server to listen", || connect(&socket).is_ok());
+        server
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -416,7 +396,7 @@ impl Home {
             NO_LATE_STATISTICS.into(),
         ];
         all.extend(options.iter().map(|&option| option.to_owned()));
-        let running = self.spawn(wrapper, &all);
+        let server = self.spawn(wrapper, &all);
         let filter = TargetFilter::comms(std::slice::from_ref(&self.comm)).unwrap();
         let [process] = &selection::list(Path::new("/proc"), &Engines::builtin(), &filter)[..] else {
             panic!("one process called {}", self.comm)
@@ -428,7 +408,7 @@ impl Home {
             socket: self.socket(),
             datadir: self.inside().join("data"),
             connection: connect(&self.socket()).unwrap(),
-            keeper: Keeper::Child(running),
+            keeper: Keeper::Child(server),
         }
     }
 

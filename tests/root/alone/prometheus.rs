@@ -8,8 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::exact::until_quiet;
 use crate::common::faults::{FaultFs, fsynctop, output, signal, stdout, tool};
-use crate::common::prometheus::{Prometheus, Release, free_port};
+use crate::common::prometheus::{Prometheus, Release};
 use crate::common::server::{Database, Kind};
+use crate::common::throwaway::free_port;
 use crate::common::{Running, needs, wait_until};
 use serde_json::Value;
 

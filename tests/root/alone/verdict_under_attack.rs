@@ -3,7 +3,6 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +16,7 @@ use crate::common::exporter::Exporter;
 use crate::common::faults::{output, stderr};
 use crate::common::scrape::{Scrape, label};
 use crate::common::server::{Database, Home, Kind};
+use crate::common::throwaway::free_port;
 use crate::common::web::{curl, status};
 use crate::common::{Running, needs, wait_until};
 
@@ -96,10 +96,6 @@ impl Stranger {
         chown(&directory, Some(USER), Some(USER)).unwrap();
         directory
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A server that is found whenever it starts: what servers of other names are called is looked up once, when

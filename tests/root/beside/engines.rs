@@ -40,7 +40,7 @@ fn one(tracing: Tracing) -> Measured {
 fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
     let tree = tree();
     let etcd = Etcd::start(&tree);
-    let pid = etcd.pid();
+    let pid = etcd.pid().to_string();
     let (measured, counted) = until_quiet(|| {
         let before = etcd.quiet();
         let tracing = Tracing::begin(&["--pid", &pid, "--output", "json"]);
@@ -70,7 +70,7 @@ fn root_etcd_syncs_its_wal_as_often_as_it_counts() {
 /// Commands that come one at a time are synced one by one.
 fn each_command_is_synced(tree: &Chroot, program: &str, engine: &str) {
     let mut redis = Redis::start(tree, program, &[]);
-    let pid = redis.running.0.id();
+    let pid = redis.pid();
     let tracing = Tracing::begin(&["--pid", &pid.to_string(), "--output", "json"]);
     redis.set(300);
     redis.write_by_child("BGSAVE");

@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use crate::common::exact::on_each;
 use crate::common::server::{Home, Kind};
-use crate::common::{Running, id_of, needs};
+use crate::common::throwaway::Throwaway;
+use crate::common::{id_of, needs};
 use fsynctop::engine::rules::Rules;
 use fsynctop::files::classify::Candidate;
 use fsynctop::files::resolve;
@@ -20,8 +21,8 @@ use fsynctop::server::who::processes;
 const PROC: &str = "/proc";
 const DSYNC_NOTE: &str = "The redo log is written through O_DSYNC descriptors";
 
-fn describe_running(running: &Running) -> (Server, Settings) {
-    let group = processes::find(Path::new(PROC), running.0.id()).unwrap();
+fn describe_running(running: &Throwaway) -> (Server, Settings) {
+    let group = processes::find(Path::new(PROC), running.pid()).unwrap();
     describe(Path::new(PROC), group.id(), &Rules::builtin())
 }
 
@@ -51,7 +52,7 @@ fn open_files(pid: u32, settings: &Settings) -> BTreeMap<PathBuf, Role> {
 }
 
 /// MariaDB with an option file and its binary log behind a symlink.
-fn mariadbd(home: &Home, options: &str) -> Running {
+fn mariadbd(home: &Home, options: &str) -> Throwaway {
     let dir = home.path();
     std::fs::create_dir_all(dir.join("real-logs")).unwrap();
     std::os::unix::fs::symlink(dir.join("real-logs"), dir.join("logs")).unwrap();
@@ -88,7 +89,7 @@ fn mariadb_is_described_from_outside_and_its_files_have_their_roles() {
     assert!(server.notes.iter().any(|note| note.starts_with(DSYNC_NOTE)), "{:?}", server.notes);
     assert_eq!(settings.text("innodb_flush_method"), Some("O_DSYNC"));
 
-    let files = open_files(running.0.id(), &settings);
+    let files = open_files(running.pid(), &settings);
     let role = |path: &str| files.get(&dir.join(path)).copied();
     assert_eq!(role("data/ib_logfile0"), Some(Role::Redo), "{files:#?}");
     assert_eq!(role("data/ibdata1"), Some(Role::SystemTablespace));
@@ -149,7 +150,7 @@ fn mysql_in_a_chroot_is_described_and_its_files_have_their_roles() {
     assert_eq!(server.notes, Vec::<String>::new());
     assert_eq!(settings.number("sync_binlog"), Some(77));
 
-    let files = open_files(running.0.id(), &settings);
+    let files = open_files(running.pid(), &settings);
     let role = |path: &str| files.get(&inside.join("data").join(path)).copied();
     assert_eq!(role("ibdata1"), Some(Role::SystemTablespace), "{files:#?}");
     assert_eq!(role("mysql.ibd"), Some(Role::Dictionary));

@@ -29,7 +29,7 @@ fn redis_tree() -> Chroot {
 
 fn verify(redis: &Redis, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    command.args(["verify", "--output", "json", "--pid", &redis.pid()]).args(options);
+    command.args(["verify", "--output", "json", "--pid", &redis.pid().to_string()]).args(options);
     command.env_remove("REDISCLI_AUTH");
     command
 }
@@ -142,7 +142,7 @@ fn root_verify_of_redis_agrees_to_the_byte() {
 #[ignore = "needs root and a kernel with BTF"]
 fn root_verify_reaches_a_redis_that_asks_who_it_is() {
     let tree = redis_tree();
-    let port = crate::common::etcd::free_port().to_string();
+    let port = crate::common::throwaway::free_port().to_string();
     let mut redis = Redis::start(&tree, REDIS, &["--port", &port]);
     assert_eq!(redis.ask("ACL SETUSER watcher on >half +info"), "+OK");
     assert_eq!(redis.ask("CONFIG SET requirepass whole"), "+OK");
@@ -180,7 +180,7 @@ fn standings(redis: &Redis, mut load: impl FnMut() + Send) -> Vec<(String, Strin
                 load();
             }
         });
-        let explained = Explained::of(redis.running.0.id(), 4, &[]);
+        let explained = Explained::of(redis.pid(), 4, &[]);
         ended.store(true, Ordering::Relaxed);
         explained.0
     });

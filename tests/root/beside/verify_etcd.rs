@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::common::chroot::Chroot;
 use crate::common::etcd::{self, Etcd};
 use crate::common::explained::Explained;
+use crate::common::throwaway::free_port;
 use crate::common::tracing::Tracing;
 use crate::common::verified::{exact, parse, row, verify_while};
 use crate::common::web::Authority;
@@ -23,7 +24,7 @@ fn tree() -> Chroot {
 
 fn verify(etcd: &Etcd, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fsynctop"));
-    command.args(["verify", "--output", "json", "--pid", &etcd.pid()]).args(options);
+    command.args(["verify", "--output", "json", "--pid", &etcd.pid().to_string()]).args(options);
     command
 }
 
@@ -179,7 +180,7 @@ fn root_verify_reaches_an_etcd_that_wants_tls() {
     }
     drop(etcd);
 
-    let metrics = etcd::free_port();
+    let metrics = free_port();
     let etcd = start(&["--listen-metrics-urls", &format!("http://127.0.0.1:{metrics}")]);
     wait_until("etcd to be healthy", || {
         etcd::ask(metrics, "GET", "/health", "").is_ok_and(|answer| answer.contains("\"health\":\"true\""))
@@ -205,7 +206,7 @@ fn root_explain_of_an_etcd_says_whether_it_syncs() {
                     etcd.load(4, 10);
                 }
             });
-            let explained = Explained::of(etcd.running.0.id(), 4, &[]);
+            let explained = Explained::of(etcd.pid(), 4, &[]);
             ended.store(true, Ordering::Relaxed);
             explained.0
         });
@@ -225,7 +226,7 @@ fn root_explain_of_an_etcd_says_whether_it_syncs() {
     );
     let says = ["more than heartbeat-interval (1", "more than election-timeout (10"];
     let said = || {
-        let tracing = Tracing::begin(&["--pid", &etcd.pid()]);
+        let tracing = Tracing::begin(&["--pid", &etcd.pid().to_string()]);
         etcd.load(8, 50);
         tracing.end().split_whitespace().collect::<Vec<_>>().join(" ")
     };
