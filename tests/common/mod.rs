@@ -53,8 +53,8 @@ impl Drop for Running {
     }
 }
 
-/// A process that does nothing. Returns once it executes `sleep`: the kernel lets a parent go on before it has given
-/// the child its new name.
+/// A process that does nothing. Returns once it executes `sleep`: the kernel lets a parent go on before it
+/// has given the child its new name.
 pub fn sleeper() -> Running {
     let child = Command::new("sleep").arg("600").stdout(Stdio::null()).spawn().expect("sleep can be started");
     let comm = format!("/proc/{}/comm", child.id());
