@@ -12,6 +12,7 @@ use figures::*;
 use source::*;
 
 use super::manual::{self, Manual};
+use super::one_server::has_counters;
 use super::{exit, root};
 use crate::exporter::collect::Buckets;
 use crate::exporter::web::address;
@@ -35,7 +36,9 @@ fn said() -> Vec<(&'static str, String)> {
 
     let logs = Role::SERIAL.map(Role::name);
     let syncs = Op::SYNCS.map(Op::name);
-    let [engines, engine_names] = engines();
+    let [counting, _] = engines(has_counters);
+    // Those that have processes of their own.
+    let [engines, engine_names] = engines(|engine| !engine.commands.is_empty());
     let buckets: Vec<f64> = Buckets::default().seconds().collect();
     let history = history::Options::default();
     let kept = history.length.as_secs_f64();
@@ -109,7 +112,7 @@ fn said() -> Vec<(&'static str, String)> {
 
     // README.
     say!("README.md", "({}; [docs/engines.md]", list(&engines, ", ", ", "));
-    say!("README.md", "`verify` ends with {} if the process is neither {}", exit::NOTHING_TO_TRACE, list(&engines, ", ", " nor "));
+    say!("README.md", "`verify` ends with {} if the process is neither {}", exit::NOTHING_TO_TRACE, list(&counting, ", ", " nor "));
     say!("README.md", "servers and files of {},", list(&engines, ", ", " and "));
     say!("README.md", "It needs Linux {oldest} or later");
     say!("README.md", "with git and Rust {} or later. `make`", env!("CARGO_PKG_RUST_VERSION"));
@@ -278,7 +281,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/calibrate.md", "no verdict, and the exit status is {}.", exit::NOT_ENOUGH);
     say!("docs/calibrate.md", "**FAIL**: above it; the exit status is {condition}.");
 
-    say!("docs/verify.md", "is not {}, and so has no counters", list(&engines, ", ", " or "));
+    say!("docs/verify.md", "is not {}, and so has no counters", list(&counting, ", ", " or "));
     say!("docs/verify.md", "{condition} if one differs, {} if there was no count", exit::NOT_ENOUGH);
     say!("docs/verify.md", "{} if it failed ({}: there is no server", exit::FAILED, exit::NOTHING_TO_TRACE);
     let [connect, answer] =

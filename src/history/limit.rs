@@ -1,8 +1,10 @@
 //! Limits an interval to the rows that there is room for. Owners share the room; the rows that find none are
 //! added up, so no sum changes except those of devices and of files that were only written.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::model::{
@@ -50,10 +52,11 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     let servers: Table<_> = fairly(servers, MOST_SERVERS, |server| server.known_by.whose).into();
     let is_kept = |id: ServerId| servers.binary_search_by_key(&id, |server| server.id).is_ok();
 
-    let kept = of_files(&interval.files, files);
+    let all = one_for_each_path_of_gone(&interval.files, files);
+    let kept = of_files(&all, files);
     let mut rest = interval.rest.clone();
     let mut kept_files = Vec::with_capacity(kept.len());
-    for (at, row) in interval.files.iter().enumerate() {
+    for (at, row) in all.iter().enumerate() {
         if kept.binary_search(&at).is_ok() {
             kept_files.push(row.clone());
         } else {
@@ -61,7 +64,8 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         }
     }
     let failures = &interval.failures;
-    let written = of_files(&interval.writes, MOST_WRITES);
+    let all_writes = one_for_each_path_of_gone(&interval.writes, MOST_WRITES);
+    let written = of_files(&all_writes, MOST_WRITES);
     let mut devices = Vec::from_iter(interval.devices.iter().cloned());
     devices.sort_by_key(|row| Reverse(row.submitted_bytes));
     devices.truncate(MOST_DEVICES);
@@ -86,7 +90,7 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
             info: nameless(row.info.role),
             ..row.clone()
         }),
-        writes: written.into_iter().map(|at| interval.writes[at].clone()).collect(),
+        writes: written.into_iter().map(|at| all_writes[at].clone()).collect(),
         write_roles,
         threads: Table::default(),
         in_flight,
@@ -98,6 +102,31 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         unsynced,
         servers,
     }
+}
+
+/// Where there are more than `most`: files that had one path one after the other and are gone, as one. A
+/// journal that is made anew for each transaction is as important as all of them.
+fn one_for_each_path_of_gone(files: &[FileRow], most: usize) -> Cow<'_, [FileRow]> {
+    if files.len() <= most || !files.iter().any(|row| row.info.unlinked) {
+        return Cow::Borrowed(files);
+    }
+    let mut all: Vec<FileRow> = Vec::with_capacity(files.len());
+    let mut places = HashMap::new();
+    for row in files {
+        let is_gone = row.info.unlinked && matches!(row.target, Target::File(_));
+        if let Some(path) = row.info.path.as_deref().filter(|_| is_gone) {
+            match places.entry((row.server, row.op, row.info.role, path)) {
+                Entry::Occupied(place) => {
+                    let place: &usize = place.get();
+                    all[*place].stats.merge(&row.stats);
+                    continue;
+                }
+                Entry::Vacant(place) => _ = place.insert(all.len()),
+            }
+        }
+        all.push(row.clone());
+    }
+    Cow::Owned(all)
 }
 
 /// Who answers for each server.

@@ -243,6 +243,25 @@ fn files_with_failures_are_kept_before_those_that_took_time_and_the_rest_is_summ
 }
 
 #[test]
+fn a_file_that_is_made_anew_again_and_again_is_kept_whole_or_not_at_all() {
+    let mut rows = files(60);
+    let journal = |inode| {
+        let one = stats(&[(2, 250_000)]);
+        let mut row = row(MYSQL, inode, "/srv/orders.db-journal", Role::Other, Op::Fdatasync, one);
+        Arc::make_mut(&mut row.info).unlinked = inode < 1_400;
+        row
+    };
+    rows.extend((1_001..=1_400).map(journal));
+    let measurement = with_files(quiet(), rows, Vec::new());
+    let moment = limited(&measurement, 50);
+    assert_eq!(moment.files.len(), 50);
+    let journals = moment.files.iter().filter(|row| row.info.role == Role::Other);
+    assert_eq!(journals.map(|row| row.stats.count).sum::<u64>(), 2 * 399, "one row of all that are gone");
+    let kept: u64 = moment.files.iter().map(|row| row.stats.count).sum();
+    assert_eq!(kept + moment.rest.stats.count, measurement.total().count);
+}
+
+#[test]
 fn many_servers_are_summed_up_and_none_is_lost() {
     let server = |pid| ServerId { pid, start_ns: 7 };
     let row = |pid| {

@@ -10,6 +10,13 @@ pub struct Errors(Option<Box<BTreeMap<i32, u64>>>);
 
 static NONE: BTreeMap<i32, u64> = BTreeMap::new();
 
+impl Errors {
+    /// Failures of all kinds. Saturating: a history received from elsewhere may hold any values.
+    pub(crate) fn total(&self) -> u64 {
+        self.values().fold(0, |sum, &n| sum.saturating_add(n))
+    }
+}
+
 impl Deref for Errors {
     type Target = BTreeMap<i32, u64>;
 

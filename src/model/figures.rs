@@ -1,6 +1,6 @@
-//! The figures of a row of operations: one table. The columns of tables, of the live view and of CSV, the fields
-//! of JSON and their schema, and the words of `--sort` and `--columns` are made from it. A new figure is a line
-//! here and its source.
+//! The figures of a row of operations: one table. The columns of tables, of the live view and of CSV, the
+//! fields of JSON and their schema, and the words of `--sort` and `--columns` are made from it. A new figure
+//! is a line here and its source.
 
 use std::time::Duration;
 
@@ -49,23 +49,22 @@ impl Value<'_> {
             // A quantile that is not shown does not order rows either.
             Value::Quantile(q, ns, n) if is_told(q, n) => ns,
             Value::Max(max) => max.ns,
-            // Not negative, so that its bits are in the order of its values.
-            Value::InFlight(mean) => mean.to_bits(),
-            Value::Errors(errors) => sum(errors),
-            Value::Flag(flag) => flag.into(),
-            Value::Absent | Value::Quantile(..) | Value::ErrorNames(_) | Value::Word(_) => return None,
+            Value::Errors(errors) => errors.total(),
+            Value::Absent
+            | Value::Quantile(..)
+            // Sorted by the time that it is made of.
+            | Value::InFlight(_)
+            | Value::ErrorNames(_)
+            | Value::Flag(_)
+            | Value::Word(_) => return None,
         })
     }
 }
 
-/// Whether there are enough operations for a high quantile to be another figure than the maximum: a hundred for
-/// the 99th percentile.
+/// Whether there are enough operations for a high quantile to be another figure than the maximum: a hundred
+/// for the 99th percentile.
 pub(crate) fn is_told(q: f64, operations: u64) -> bool {
     q <= 0.5 || operations as f64 * (1.0 - q) >= 1.0 - 1e-9
-}
-
-pub(crate) fn sum(errors: &Errors) -> u64 {
-    errors.values().fold(0, |sum, &n| sum.saturating_add(n))
 }
 
 /// Whether a table has the figure without being asked for it.
@@ -86,7 +85,7 @@ pub(crate) struct Line {
     pub csv: &'static str,
     /// The field of JSON, behind the object that it is in; empty: none.
     pub json: &'static str,
-    /// Left out of JSON where it does not exist, instead of null.
+    /// Where it does not exist, it is left out of JSON instead of null, and its cell is empty instead of "–".
     pub is_optional: bool,
     /// The heading of its column; empty: it is in no table.
     pub title: &'static str,
@@ -101,8 +100,11 @@ pub(crate) struct Line {
     /// Only of rows with a histogram.
     pub needs_histogram: bool,
     pub sorts: bool,
-    /// For the help of `--sort` and `--columns` and for the schema; empty: its name says it.
+    /// For the help of `--sort` and `--columns`; empty: its name says it.
     pub help: &'static str,
+    /// For the schema of JSON; empty: its name says it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test writes docs/json.schema.json"))]
+    pub schema: &'static str,
     pub get: for<'a> fn(&Source<'a>) -> Value<'a>,
 }
 
@@ -120,6 +122,7 @@ impl Line {
         needs_histogram: false,
         sorts: false,
         help: "",
+        schema: "",
         get: |_| Value::Absent,
     };
 
@@ -149,7 +152,7 @@ figures! {
     Syncs = Line {
         word: "syncs", csv: "syncs", json: "count", title: "SYNCS", place: 1,
         once: Fit::Always, live: Fit::Until(4), width: 0, sorts: true,
-        help: "How many syncs, or writes in a table of writes",
+        help: "How many syncs",
         get: |of| Value::Count(of.stats.count),
         ..Line::NONE
     };
@@ -163,7 +166,7 @@ figures! {
     Errors = Line {
         word: "errors", csv: "errors", json: "errors", title: "ERRORS", place: 21,
         once: Fit::Always, live: Fit::Until(11), width: 6, sorts: true,
-        help: "How many of them failed",
+        schema: "Those of count that failed",
         get: |of| Value::Errors(&of.stats.errors),
         ..Line::NONE
     };
@@ -174,20 +177,21 @@ figures! {
     };
     Time = Line {
         word: "time", csv: "total_seconds", json: "total_seconds", place: 16, sorts: true,
-        help: "The time spent in them: the sum of the latencies",
+        schema: "The sum of the latencies",
         get: |of| Value::Time(of.stats.sum_ns),
         ..Line::NONE
     };
     InFlight = Line {
         word: "in-flight", csv: "in_flight_mean", json: "in_flight_mean", title: "IN FLIGHT", place: 20,
         once: Fit::Until(4), live: Fit::Until(10), width: "1 STUCK".len(),
-        help: "How many at a time on average: the time spent in them divided by the interval, or how busy a log is",
+        help: "How many at a time on average, or how busy the log is",
+        schema: "The sum of the latencies divided by the time",
         get: |of| Value::InFlight(of.stats.in_flight_mean(of.over)),
         ..Line::NONE
     };
     Min = Line {
         csv: "min_seconds", json: "latency_seconds.min",
-        help: "The lower edge of the lowest bucket in use",
+        schema: "The lower edge of the lowest bucket in use",
         get: |of| of.stats.min_ns().map_or(Value::Absent, Value::Time),
         ..Line::QUANTILE
     };
@@ -225,7 +229,7 @@ figures! {
     Max = Line {
         word: "max", csv: "max_seconds", json: "latency_seconds.max", title: "MAX", place: 15,
         once: Fit::Always, live: Fit::Always, width: 6, sorts: true,
-        help: "The greatest latency; null in JSON where it is above 18 minutes",
+        schema: "Null as well in the bucket without an upper edge, above 18 minutes",
         get: |of| match of.stats.count {
             0 => Value::Absent,
             _ => Value::Max(of.stats.max),
@@ -234,7 +238,7 @@ figures! {
     };
     MaxExact = Line {
         csv: "max_exact", json: "latency_seconds.max_exact",
-        help: "False: max is the upper edge of the highest bucket in use",
+        schema: "False: max is the upper edge of the highest bucket in use",
         get: |of| match of.stats.count {
             0 => Value::Absent,
             _ => Value::Flag(of.stats.max.exact),
@@ -245,6 +249,7 @@ figures! {
         word: "bytes", csv: "bytes", json: "bytes", is_optional: true, title: "BYTES",
         place: 22, once: Fit::Until(4), live: Fit::Until(2), width: 9, sorts: true,
         help: "What was written",
+        schema: "What was written. Only of writes.",
         get: |of| match of.op {
             Some(op) if op.writes() => Value::Bytes(of.stats.bytes),
             _ => Value::Absent,
@@ -254,7 +259,7 @@ figures! {
     Completion = Line {
         csv: "completion", json: "completion",
         is_optional: true,
-        help: "Only of requests",
+        schema: "Only of requests",
         get: |of| match of.op.and_then(|op| of.stats.completions.name(op)) {
             Some(name) => Value::Word(name),
             None => Value::Absent,

@@ -119,7 +119,7 @@ impl Stats {
     }
 
     pub(crate) fn error_count(&self) -> u64 {
-        self.errors.values().fold(0, |sum, &n| sum.saturating_add(n))
+        self.errors.total()
     }
 
     /// Mean number in flight over a time: the time in operations, of those that hang as well, / time. For a

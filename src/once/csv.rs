@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::model::figures::{self, Figure, Value};
+use crate::model::figures::{Figure, Value};
 use crate::model::{Interval, Op, ServerId, Target};
 use crate::render::json::{length, seconds};
 use crate::render::rows::{About, File, Row, everyone, max_ns, nameless_file, path_bytes, rows};
@@ -73,7 +73,7 @@ fn figure_text(value: Value) -> String {
         Value::Mean(sum, n) => seconds(sum / n).to_string(),
         Value::Max(max) => max_ns(max).map(|ns| seconds(ns).to_string()).unwrap_or_default(),
         Value::InFlight(mean) => mean.to_string(),
-        Value::Errors(errors) => figures::sum(errors).to_string(),
+        Value::Errors(errors) => errors.total().to_string(),
         Value::ErrorNames(errors) => {
             let each: Vec<String> =
                 errors.iter().map(|(&number, n)| format!("{}={n}", errno(number))).collect();

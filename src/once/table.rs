@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::Path;
 
 use crate::history::Troubles;
-use crate::model::figures::{self, Figure, Fit, Value, is_told};
+use crate::model::figures::{Figure, Fit, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{
     Backlog, Errors, Interval, Max, Op, RoleRow, Server, ServerId, Stats, Target, UnsyncedRow, Via,
@@ -122,23 +122,18 @@ fn grid(out: &mut String, m: &Interval, servers: &[ServerId], rows: &[Row], opti
     let mut lines: Vec<Vec<Cell>> = Vec::new();
     let mut seen = BTreeSet::new();
     for row in rows.iter().take(shown) {
-        // What is unsynced is the file's and not one operation's: it stands in the file's first row.
-        let is_first = seen.insert(file_of(row));
         let cell = |column: &Column| match column {
-            Column::Unsynced if is_first => unsynced(backlog_of(row, m)),
+            // It is the file's and not one operation's, and stands in the file's first row.
+            Column::Unsynced if seen.insert(file_of(row)) => unsynced(backlog_of(row, m)),
             column => cell(row, *column, m, style),
         };
         lines.push(columns.iter().map(cell).collect());
     }
-    let total = Row::new(Key::Log(0), About::Server(None), total(m, servers, rows, options.by));
+    let everyone = Key::Server(ServerId::NONE, None);
+    let total = Row::new(everyone, About::Server(None), total(m, servers, rows, options.by));
     let cell = |(at, column): (usize, &Column)| match column {
         _ if at == 0 => "total".to_owned().into(),
-        Column::Figure(figure) => match (figure, total.figure(*figure, m.span.duration)) {
-            // Of several operations together the table knows whether some of them write.
-            (Figure::Bytes, _) if total.stats.bytes > 0 => count(total.stats.bytes).into(),
-            (figure, Value::Absent) if figure.line().is_optional => Cell::default(),
-            (_, value) => figure_cell(value, style),
-        },
+        Column::Figure(figure) => figure_cell(*figure, total.figure(*figure, m.span.duration), style),
         Column::Unsynced => {
             let its = m.unsynced.rows.iter().filter(|row| servers.contains(&row.server));
             unsynced(its.map(|row| row.now).reduce(Backlog::and))
@@ -269,10 +264,7 @@ fn cell(row: &Row, column: Column, m: &Interval, style: &Style) -> Cell {
         Column::Role => row.role().map_or("", |role| role.name()).to_owned().into(),
         Column::Op => row.op().map_or("", Op::name).to_owned().into(),
         Column::Figure(Figure::InFlight) => header::in_flight(row, m).into(),
-        Column::Figure(figure) => match row.figure(figure, m.span.duration) {
-            Value::Absent if figure.line().is_optional => Cell::default(),
-            value => figure_cell(value, style),
-        },
+        Column::Figure(figure) => figure_cell(figure, row.figure(figure, m.span.duration), style),
         _ => Cell::default(),
     }
 }
@@ -291,8 +283,9 @@ fn name(row: &Row, m: &Interval, style: &Style) -> Cell {
     }
 }
 
-fn figure_cell(value: Value, style: &Style) -> Cell {
+fn figure_cell(figure: Figure, value: Value, style: &Style) -> Cell {
     match value {
+        Value::Absent if figure.line().is_optional => Cell::default(),
         Value::Errors(errors) | Value::ErrorNames(errors) => self::errors(errors, style),
         Value::Time(ns) => duration(ns).into(),
         Value::Mean(sum, n) => duration(sum / n).into(),
@@ -309,9 +302,9 @@ fn figure_cell(value: Value, style: &Style) -> Cell {
 }
 
 /// What unsynced bytes belong to: files that had one path one after the other are one.
-fn file_of(row: &Row) -> Option<(Option<ServerId>, Result<PathBuf, Target>)> {
+fn file_of(row: &Row) -> Option<(Option<ServerId>, Result<&Path, Target>)> {
     let About::File(file) = &row.about else { return None };
-    Some((row.server(), file.info.path.clone().ok_or(file.target)))
+    Some((row.server(), file.info.path.as_deref().ok_or(file.target)))
 }
 
 fn backlog_of(row: &Row, m: &Interval) -> Option<Backlog> {
@@ -348,11 +341,11 @@ pub(super) fn maximum(max: Max) -> String {
 /// `0`, `2 EIO`, `1 EIO 4 ENOSPC`: the name of the error stands beside the red number. Where
 /// there is little room, several errors are one sum; the sentences below the table name them.
 fn errors(errors: &Errors, style: &Style) -> Cell {
-    if figures::sum(errors) == 0 {
+    if errors.total() == 0 {
         return "0".to_owned().into();
     }
     if errors.len() > 1 && style.width.is_some_and(|columns| columns < ROOM_FOR_ERRNOS) {
-        return Cell { text: count(figures::sum(errors)), paint: Paint::Error, ..Cell::default() };
+        return Cell { text: count(errors.total()), paint: Paint::Error, ..Cell::default() };
     }
     let named: Vec<String> =
         errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number))).collect();

@@ -14,7 +14,7 @@ const STUCK_SHOWN: usize = 10;
 pub(crate) fn of_server(m: &Interval, id: ServerId, options: &Options) -> Vec<String> {
     let style = &options.style;
     let mut parts = Vec::new();
-    match m.servers.iter().find(|server| server.id == id) {
+    match m.server(id) {
         Some(server) => describe(server, style, &mut parts),
         None => parts.push(format!("pid {}", id.pid)),
     }
@@ -38,7 +38,7 @@ fn lines(m: &Interval, mut parts: Vec<String>, options: &Options) -> Vec<String>
 
 /// The server as its header begins: its name, escaped, and pid.
 pub(crate) fn name(m: &Interval, id: ServerId, style: &Style) -> String {
-    match m.servers.iter().find(|server| server.id == id) {
+    match m.server(id) {
         Some(server) => name_of(server, style),
         None => format!("pid {}", id.pid),
     }

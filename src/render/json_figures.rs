@@ -1,6 +1,7 @@
 //! The figures of a row as fields of a JSON object, and their schema.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -30,16 +31,25 @@ fn place(figure: Figure) -> (Option<&'static str>, &'static str) {
     path.split_once('.').map_or((None, path), |(object, name)| (Some(object), name))
 }
 
-/// Those of one object, which follow each other.
-fn objects() -> impl Iterator<Item = &'static [Figure]> {
-    let is_one = |one: &Figure, next: &Figure| place(*one).0.is_some() && place(*one).0 == place(*next).0;
-    Figure::ALL.chunk_by(is_one)
+/// The figures of the row itself one by one, and those of an object together where its first stands.
+fn objects() -> Vec<Vec<Figure>> {
+    let mut objects: Vec<Vec<Figure>> = Vec::new();
+    for &figure in Figure::ALL.iter().filter(|figure| !figure.line().json.is_empty()) {
+        let object = place(figure).0;
+        let known = objects.iter_mut().find(|of| object.is_some() && place(of[0]).0 == object);
+        match known {
+            Some(of) => of.push(figure),
+            None => objects.push(vec![figure]),
+        }
+    }
+    objects
 }
 
 impl Serialize for Figures {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for figures in objects() {
+        static OBJECTS: LazyLock<Vec<Vec<Figure>>> = LazyLock::new(objects);
+        for figures in OBJECTS.iter() {
             match place(figures[0]).0 {
                 Some(object) => map.serialize_entry(object, &Object(self, figures))?,
                 None => self.write(figures, &mut map)?,
@@ -62,7 +72,7 @@ impl Serialize for Object<'_> {
 impl Figures {
     fn write<M: SerializeMap>(&self, figures: &[Figure], map: &mut M) -> Result<(), M::Error> {
         let source = Source { op: self.op, stats: &self.stats, over: self.over };
-        for &figure in figures.iter().filter(|figure| !figure.line().json.is_empty()) {
+        for &figure in figures {
             let value = figure.of(&source);
             if value != Value::Absent || !figure.line().is_optional {
                 map.serialize_entry(place(figure).1, &Json(value))?;
@@ -121,8 +131,8 @@ mod tests {
             | Value::Max(_)
             | Value::InFlight(_) => json!({ "type": kind("number"), "minimum": 0 }),
         };
-        if !figure.line().help.is_empty() {
-            schema["description"] = json!(figure.line().help);
+        if !figure.line().schema.is_empty() {
+            schema["description"] = json!(figure.line().schema);
         }
         schema
     }
@@ -157,9 +167,8 @@ mod tests {
             schema.replace_range(from..to, &format!("\n    \"{name}\": {definition}"));
         };
         for figures in objects() {
-            let fields = figures.iter().filter(|figure| !figure.line().json.is_empty());
-            let fields =
-                fields.map(|&figure| (place(figure).1, schema_of(figure), !figure.line().is_optional));
+            let field = |&figure: &Figure| (place(figure).1, schema_of(figure), !figure.line().is_optional);
+            let fields = figures.iter().map(field);
             match place(figures[0]).0 {
                 Some(object) => {
                     let why = "Null where there was no sync, or no histogram is kept";

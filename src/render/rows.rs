@@ -9,8 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::columns::Column;
-use super::columns::Sort;
+use super::columns::{Column, Sort};
 use super::{By, Options, Style};
 use crate::linux::mountinfo::format_device;
 use crate::model::figures::{Figure, Source, Value, is_told};
@@ -232,6 +231,8 @@ impl Row {
             // What a neighbour made durable by calls that are not timed counts as well.
             (Figure::Syncs, Key::Neighbour(..)) => Value::Count(self.stats.all()),
             (Figure::Rate, Key::Neighbour(..)) => Value::Rate(self.stats.all(), over),
+            // Of all operations together, some of which may write.
+            (Figure::Bytes, Key::Server(_, None)) if self.stats.bytes > 0 => Value::Bytes(self.stats.bytes),
             _ => figure.of(&Source { op: self.op(), stats: &self.stats, over }),
         }
     }
@@ -306,25 +307,22 @@ pub(crate) fn sort(rows: &mut [Row], by: Column, reverse: bool) {
 
 /// The rows of these servers, sorted as the options say.
 pub(crate) fn rows(m: &Interval, servers: &[ServerId], options: &Options) -> Vec<Row> {
-    let mut rows = unsorted(m, servers, options.by, each_file);
-    sorted(&mut rows, options);
-    rows
+    sorted(unsorted(m, servers, options.by), options)
 }
 
 /// The same for people, to whom files that took each other's place are one row.
 pub(crate) fn rows_for_people(m: &Interval, servers: &[ServerId], options: &Options) -> Vec<Row> {
-    let mut rows = unsorted(m, servers, options.by, one_row_for_each_path);
-    sorted(&mut rows, options);
-    rows
+    sorted(one_row_for_each_path(unsorted(m, servers, options.by)), options)
 }
 
-fn sorted(rows: &mut [Row], options: &Options) {
+fn sorted(mut rows: Vec<Row>, options: &Options) -> Vec<Row> {
     let by = options.sort.unwrap_or(match options.by {
         By::Role | By::Server => Sort::Name,
         By::File | By::Thread => Sort::Figure(Figure::Time),
         By::Writes => Sort::Figure(Figure::Bytes),
     });
-    sort(rows, by.column(), false);
+    sort(&mut rows, by.column(), false);
+    rows
 }
 
 /// All servers of a measurement, also those that only their rows still know.
@@ -332,12 +330,12 @@ pub(crate) fn everyone(m: &Interval) -> Vec<ServerId> {
     m.servers.iter().map(|server| server.id).chain(m.roles.iter().map(|row| row.server)).collect()
 }
 
-fn unsorted(m: &Interval, servers: &[ServerId], by: By, files: fn(Vec<Row>) -> Vec<Row>) -> Vec<Row> {
+fn unsorted(m: &Interval, servers: &[ServerId], by: By) -> Vec<Row> {
     let mine: Wanted = &|server| servers.contains(&server);
     match by {
         By::Role => by_role(m, mine),
-        By::File => files(by_file(m, mine)),
-        By::Writes => files(by_write(m, mine)),
+        By::File => by_file(m, mine),
+        By::Writes => by_write(m, mine),
         By::Thread => by_thread(m, mine),
         By::Server => by_server_and_op(m, mine),
     }
@@ -406,11 +404,8 @@ fn of_server(m: &Interval, id: ServerId, op: Option<Op>, stats: Stats) -> Row {
     Row::new(Key::Server(id, op), About::Server(m.server(id).cloned()), stats)
 }
 
-fn each_file(rows: Vec<Row>) -> Vec<Row> {
-    rows
-}
-
-/// A file that is made anew for each transaction would fill a table with rows of one path.
+/// A file that is made anew for each transaction would fill a table with rows of one path. Other rows have
+/// keys of their own.
 fn one_row_for_each_path(rows: Vec<Row>) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::with_capacity(rows.len());
     let mut places: HashMap<Key, usize> = HashMap::with_capacity(rows.len());
@@ -595,6 +590,23 @@ mod tests {
             "redo",
             "none failed: roles in their order"
         );
+    }
+
+    #[test]
+    fn servers_are_sorted_by_what_they_wrote_whatever_they_wrote_it_with() {
+        let mut m = fixture::two_servers();
+        let written = |server, bytes| {
+            let mut role = m.roles[0].clone();
+            (role.server, role.op, role.stats.bytes) = (server, Op::DsyncWrite, bytes);
+            role
+        };
+        let (first, second) = (m.servers[0].id, m.servers[1].id);
+        m.roles = vec![written(first, 1), written(second, 2)].into();
+        let mut rows = by_server(&m, &|_| true);
+        sort(&mut rows, Column::Figure(Figure::Bytes), false);
+        assert_eq!(rows[0].server(), Some(second));
+        sort(&mut rows, Column::Figure(Figure::Bytes), true);
+        assert_eq!(rows[0].server(), Some(first));
     }
 
     #[test]

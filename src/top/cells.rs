@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::palette::Ink;
 use super::rows;
 use super::view::View;
-use crate::model::figures::{self, Figure, Value, is_told};
+use crate::model::figures::{Figure, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Errors, Max, SATURATED, Server, ServerId};
 use crate::render::Style;
@@ -98,8 +98,6 @@ fn of_figure(format: &Format, row: &Row, figure: Figure) -> Cell {
     let latency = |ns: u64| plain(latency(ns, format.units));
     match (figure, row.figure(figure, format.over)) {
         (Figure::InFlight, _) => flight(format, row),
-        // A row that does not write itself may stand for some that do.
-        (Figure::Bytes, Value::Absent) if row.stats.bytes > 0 => plain(rate(row.stats.bytes, format.over)),
         (_, Value::Absent) if figure.line().is_optional => Cell::default(),
         // Of what failed beside the syncs no time is known.
         (Figure::Max, _) if row.op().is_some_and(|op| !op.makes_durable()) => plain("–"),
@@ -167,7 +165,7 @@ fn errors(errors: &Errors, in_log: bool) -> Cell {
     match each.len() {
         0 => plain(if in_log { "" } else { "0" }),
         1 | 2 => Cell { text: each.join(" "), alarm: Some(Alarm::Alarm), ..Cell::default() },
-        _ => Cell { text: count(figures::sum(errors)), alarm: Some(Alarm::Alarm), ..Cell::default() },
+        _ => Cell { text: count(errors.total()), alarm: Some(Alarm::Alarm), ..Cell::default() },
     }
 }
 

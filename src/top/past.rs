@@ -14,7 +14,8 @@ use crate::history::{History, Options};
 use crate::model::{FileRow, Interval, Stats, ThreadRow};
 use crate::render::rows::{About, Key, Row};
 
-/// Files and threads whose last minutes are kept, of each interval: those that took most time.
+/// Files and threads whose last minutes are kept, of each interval: those that failed, then those that took
+/// most time.
 pub(crate) const KEPT_APART: usize = 50;
 const MOST_NEIGHBOURS: usize = 20;
 /// A sync that takes at least so long, and longer than the interval, hangs.
@@ -206,10 +207,12 @@ fn most_important(m: &Interval, selected: Option<&Key>) -> Vec<Row> {
 }
 
 fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {
-    rows.sort_by_key(|row| {
-        Reverse((selected == Some(&row.key), row.stats.error_count().min(1), row.stats.sum_ns))
-    });
-    rows.truncate(most);
+    if rows.len() > most {
+        rows.select_nth_unstable_by_key(most, |row| {
+            Reverse((selected == Some(&row.key), row.stats.error_count().min(1), row.stats.sum_ns))
+        });
+        rows.truncate(most);
+    }
     rows
 }
 

@@ -1,6 +1,6 @@
 //! The rows of a grouping in the live view: those of the interval, and those that did nothing in it.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -110,16 +110,26 @@ pub(crate) fn of_log(log: &Log, until: Option<SystemTime>) -> Vec<Row> {
     log.entries(until).map(row).collect()
 }
 
-/// Adds rows that did nothing in the interval, so that rows do not come and go.
+/// Adds rows that did nothing in the interval, so that rows do not come and go; and those of an interval in
+/// the past of which nothing else was kept.
 pub(crate) fn add_idle<'a>(
     rows: &mut Vec<Row>,
-    idle: impl Iterator<Item = (&'a Key, &'a About)>,
+    idle: impl Iterator<Item = (&'a Key, &'a About, Stats)>,
     scope: &Scope,
 ) {
-    let there: BTreeSet<Key> = rows.iter().map(|row| row.key.clone()).collect();
-    let idle = idle.filter(|(key, _)| scope.takes(key) && !there.contains(key));
+    let file = |key: &Key, about: &About| match about {
+        About::File(file) => Some((key.server(), file.target, key.op())),
+        _ => None,
+    };
+    let there: HashSet<&Key> = rows.iter().map(|row| &row.key).collect();
+    // One that was renamed has another key, and is no file of its own under its old one.
+    let files: HashSet<_> = rows.iter().filter_map(|row| file(&row.key, &row.about)).collect();
+    let is_new = |key: &Key, about: &About| {
+        !there.contains(key) && file(key, about).is_none_or(|file| !files.contains(&file))
+    };
+    let idle = idle.filter(|(key, about, _)| scope.takes(key) && is_new(key, about));
     let idle: Vec<Row> =
-        idle.map(|(key, about)| Row::new(key.clone(), about.clone(), Stats::default())).collect();
+        idle.map(|(key, about, stats)| Row::new(key.clone(), about.clone(), stats)).collect();
     let has_role = |row: &Row| matches!(row.key, Key::File(..) | Key::Write(..));
     let in_role = |row: &Row| scope.role.is_none() || !has_role(row) || row.role() == scope.role;
     rows.extend(idle.into_iter().filter(in_role));
@@ -180,5 +190,38 @@ pub(crate) fn mark_shared(rows: &mut [Row], m: &Interval, scope: &Scope) {
         if let (Key::Neighbour(number, _), About::Neighbour { device, .. }) = (&row.key, &row.about) {
             row.shared = is_used(device, *number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::{self, MYSQL};
+
+    fn file(inode: u64, path: &str) -> Row {
+        let stats = fixture::stats(&[(1, 1_000)]);
+        let row = fixture::row(MYSQL, inode, path, Role::Wal, Op::Fdatasync, stats);
+        let m = fixture::with_files(fixture::quiet(), vec![row], Vec::new());
+        makers::by_path(&m, &|_| true).remove(0)
+    }
+
+    fn with_idle(shown: &[Row], idle: &[(Row, u64)]) -> Vec<(String, u64)> {
+        let mut rows = shown.to_vec();
+        let idle = idle
+            .iter()
+            .map(|(row, count)| (&row.key, &row.about, Stats { count: *count, ..Stats::default() }));
+        add_idle(&mut rows, idle, &Scope::default());
+        rows.iter().map(|row| (row.name(&Style::default()), row.stats.count)).collect()
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_one_row_and_one_of_which_nothing_else_was_kept_has_what_it_did() {
+        let renamed = [file(7, "/pg_wal/000000010000000000000002")];
+        let old = || (file(7, "/pg_wal/000000010000000000000001"), 0);
+        let other = || (file(8, "/pg_wal/000000010000000000000003"), 5);
+        let there = ("/pg_wal/000000010000000000000002".to_owned(), 1);
+        assert_eq!(with_idle(&renamed, &[old()]), [there.clone()]);
+        let more = ("/pg_wal/000000010000000000000003".to_owned(), 5);
+        assert_eq!(with_idle(&renamed, &[old(), other()]), [there, more]);
     }
 }

@@ -198,14 +198,14 @@ impl Trails {
         self.rows.get(key).into_iter().flat_map(|trail| &trail.points)
     }
 
-    /// Rows that did something in one of these intervals.
-    pub(crate) fn active(&self, from: u32, to: u32) -> impl Iterator<Item = (&Key, &About)> {
-        let was = move |trail: &Trail| {
+    /// Rows that did something in one of these intervals, with what they did in the last of them.
+    pub(crate) fn active(&self, from: u32, to: u32) -> impl Iterator<Item = (&Key, &About, Stats)> {
+        self.rows.iter().filter_map(move |(key, trail)| {
             // Newest first: nearly always the first decides.
-            let point = trail.points.iter().rev().find(|point| point.tick <= to);
-            point.is_some_and(|point| point.tick >= from)
-        };
-        self.rows.iter().filter(move |(_, trail)| was(trail)).map(|(key, trail)| (key, &trail.about))
+            let point = trail.points.iter().rev().find(|point| point.tick <= to)?;
+            let stats = if point.tick == to { point.stats() } else { Stats::default() };
+            (point.tick >= from).then_some((key, &trail.about, stats))
+        })
     }
 
     /// What rows did in one interval.

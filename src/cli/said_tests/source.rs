@@ -8,6 +8,7 @@ use syn::visit::Visit;
 
 use crate::cli::{options, root};
 use crate::engine::engines::Engines;
+use crate::model::Engine;
 
 pub(super) fn read(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
@@ -108,12 +109,12 @@ pub(super) fn default_seconds(action: &str, option: &str) -> f64 {
     options::duration(&default(action, option)).unwrap().as_secs_f64()
 }
 
-/// Of the engines that have processes of their own: titles, and names.
-pub(super) fn engines() -> [Vec<String>; 2] {
+/// Of these engines: titles, and names.
+pub(super) fn engines(wanted: impl Fn(&Engine) -> bool) -> [Vec<String>; 2] {
     let engines = Engines::builtin();
     let engines = engines.profiles().iter().map(|profile| &profile.engine);
     let (titles, names) = engines
-        .filter(|engine| !engine.commands.is_empty())
+        .filter(|engine| wanted(engine))
         .map(|engine| (engine.title.clone(), engine.name.clone()))
         .unzip();
     [titles, names]

@@ -115,7 +115,7 @@ impl State {
                 _ => IDLE_TICKS,
             };
             let idle = self.past.trails.active((shown.tick + 1).saturating_sub(ticks), shown.tick);
-            let idle = idle.filter(|(key, _)| View::from(*key) == self.view);
+            let idle = idle.filter(|(key, ..)| View::from(*key) == self.view);
             rows::add_idle(&mut rows, idle, scope);
         }
         rows::add_in_flight(self.view, &mut rows, &shown.m, scope);
