@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Event, LeftOut, Stacks, Whose};
 use crate::model::{FileRow, InFlight, Op, Role, ServerId};
 use crate::render::json;
-use crate::text::{self, capitalize, counted, duration_in_words, escape, rfc3339};
+use crate::text::{self, capitalize, counted, duration_in_words, escape, length, rfc3339};
 use crate::verdict::{self, OfServer, State};
 
 /// Only what applies.
@@ -115,7 +115,7 @@ impl Line {
             Event::InFlight(sync) => line.fill_in_flight(&sync),
             Event::Slow { row, latency, is_exact, count, .. } => {
                 line.fill_row(&row);
-                line.latency_seconds = Some(json::length(latency));
+                line.latency_seconds = Some(length(latency));
                 line.latency_is_exact = Some(is_exact);
                 line.count = Some(count);
                 line.priority = WARNING;
@@ -177,7 +177,7 @@ impl Line {
         (self.path, self.path_bytes) = (path, path_bytes);
         (self.role, self.op, self.via) = (Some(sync.role), Some(sync.op.what()), Some(sync.op.via().name()));
         (self.tid, self.thread) = (Some(sync.tid), Some(sync.thread.clone()));
-        self.age_seconds = Some(json::length(sync.age));
+        self.age_seconds = Some(length(sync.age));
         self.age_is_minimum = Some(sync.age_is_minimum);
         self.priority = WARNING;
         let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);

@@ -8,9 +8,10 @@ use super::Explanation;
 use super::waits::{Account, Journal, Who};
 use crate::explain::BytesPerTransaction;
 use crate::model::{Op, RoleRow};
-use crate::render::json::{device, failed, seconds, unsynced_roles, write_visible};
+use crate::render::json::{device, failed, unsynced_roles, write_visible};
 use crate::render::json_schema::{Device, Failed, UnsyncedRole};
 use crate::text::rfc3339_millis;
+use crate::text::seconds;
 
 #[derive(Serialize)]
 struct Object<'a> {

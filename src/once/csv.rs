@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use crate::model::figures::{Figure, Value};
 use crate::model::{Interval, Op, ServerId, Target};
-use crate::render::json::{length, seconds};
 use crate::render::rows::{About, File, Row, everyone, max_ns, nameless_file, path_bytes, rows};
 use crate::render::{By, Options};
-use crate::text::{errno, escape, rfc3339};
+use crate::text::{errno, escape, length, rfc3339, seconds};
 
 /// What every row begins with, before what it stands for.
 const INTERVAL: [&str; 5] = ["start", "end", "duration_seconds", "pid", "comm"];

@@ -14,10 +14,11 @@ use crate::history::{Troubles, WorstMoment};
 use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
-use crate::render::json::{self, length, seconds};
+use crate::render::json;
 use crate::render::rows::max_ns;
 use crate::render::{Options, Output, Paint, json_schema, reading};
 use crate::text::{count, duration, percent, rate, rfc3339};
+use crate::text::{length, seconds};
 
 /// Rows whose worst second is marked.
 const WORST_MARKED: usize = 5;

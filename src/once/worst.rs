@@ -9,9 +9,10 @@ use crate::history::{What, WorstMoment};
 use crate::model::{Errors, Interval, Op, Role};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header::{self, clock};
-use crate::render::json::{length, seconds, split};
+use crate::render::json::split;
 use crate::render::{Options, Paint};
 use crate::text::{count, duration, errno, percent, rfc3339};
+use crate::text::{length, seconds};
 
 const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
     Column { title, align: Align::Left, roomy: 0, drop_at, flexible: false }

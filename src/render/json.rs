@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::model::{
     Backlog, DeviceRow, FileRow, Interval, Op, Server, ServerId, StorageStack, Table, Target, ThreadRow,
     UnsyncedRole, UnsyncedRow,
 };
-use crate::text::{errno, is_deceptive, rfc3339};
+use crate::text::{errno, is_deceptive, length, rfc3339, seconds};
 
 /// Writes the object and a newline.
 pub(crate) fn write(m: &Interval, out: &mut impl Write) -> io::Result<()> {
@@ -321,15 +320,6 @@ fn writeback_errors(row: &FileRow) -> impl Iterator<Item = schema::WritebackErro
             count,
         }
     })
-}
-
-pub(crate) fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-/// As [`seconds`]; `Duration::as_secs_f64` makes 1.3679999999999999 of 1.368.
-pub(crate) fn length(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e9
 }
 
 /// A path as a string, and its bytes in hexadecimal where it is not UTF-8: then each invalid byte stands in

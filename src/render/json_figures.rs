@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::json::seconds;
 use super::rows::max_ns;
 use crate::model::figures::{Figure, Source, Value};
 use crate::model::{Errors, Interval, Op, Stats};
-use crate::text::errno;
+use crate::text::{errno, seconds};
 
 pub(crate) struct Figures {
     op: Option<Op>,

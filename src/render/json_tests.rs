@@ -1,6 +1,8 @@
 //! The JSON against its documentation, and with names that are no text.
 
 use crate::model::Figure;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::*;

@@ -1,7 +1,17 @@
-//! Moments in RFC 3339, in UTC. A clock that is wrong, or a recording, can have years for which that has no
+//! Seconds as JSON, CSV and metrics have them, and moments in RFC 3339, in UTC. A clock that is wrong, or a recording, can have years for which that has no
 //! words: those become the nearest that it has.
 
 use std::time::{Duration, SystemTime};
+
+/// Of nanoseconds.
+pub(crate) fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// As [`seconds`]; `Duration::as_secs_f64` makes 1.3679999999999999 of 1.368.
+pub(crate) fn length(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e9
+}
 
 /// To the microsecond, as measurements are dated.
 pub(crate) fn rfc3339(time: SystemTime) -> String {

@@ -1,10 +1,10 @@
 //! The buckets of the exported histogram. Each `le` is a boundary of the kernel's histogram, so every count
 //! by `le` is a sum of whole kernel buckets, and none is guessed.
 
-use super::samples::seconds;
 use crate::model::histogram::{
     BUCKETS, FIRST_EXPONENT, Histogram, LAST_EXPONENT, bucket_of, lower_edge, upper_edge,
 };
+use crate::text::seconds;
 
 /// 1-2.5-5 steps from 25 µs to 60 s, in seconds, because a quantile is anywhere between two of them; not more
 /// of them, because each is a series for each server, role and operation. At 0.24, 24 and 2,400 ms, 2.5 would

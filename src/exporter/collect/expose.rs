@@ -8,11 +8,12 @@ use super::book::{Book, Place};
 use super::families::{self as family, Family};
 use super::neighbours::mount_label;
 use super::own::Own;
-use super::samples::{Samples, seconds};
+use super::samples::Samples;
 use crate::exporter::web::Figures;
 use crate::model::{Amount, Backlog, Exported, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
 use crate::text;
+use crate::text::seconds;
 use crate::verdict::State;
 
 /// Everything that is exposed. Families of which there is nothing to say are there without samples.

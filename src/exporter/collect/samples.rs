@@ -4,10 +4,6 @@ use super::families::{Family, Kind};
 use super::totals::RoleTotals;
 use crate::model::histogram::Histogram;
 
-pub(super) fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
 /// A family with its samples.
 pub(crate) struct Samples {
     pub family: &'static Family,

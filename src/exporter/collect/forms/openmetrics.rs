@@ -9,8 +9,9 @@ use std::fmt::{Display, Write};
 
 use super::super::buckets::Buckets;
 use super::super::families::Family;
-use super::super::samples::{Sample, Samples, Value, seconds};
+use super::super::samples::{Sample, Samples, Value};
 use super::names::{base_name, unit};
+use crate::text::seconds;
 
 pub fn write<'a>(families: impl Iterator<Item = &'a Samples>, buckets: &Buckets) -> String {
     let mut out = String::new();

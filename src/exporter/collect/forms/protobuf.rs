@@ -5,11 +5,12 @@ use prost::Message;
 
 use super::super::buckets::Buckets;
 use super::super::families::{Family, Kind};
-use super::super::samples::{Sample, Samples, Value, seconds};
+use super::super::samples::{Sample, Samples, Value};
 use super::metrics_proto::{Bucket, Histogram, LabelPair, Metric, MetricFamily, MetricType, Number};
 use super::names::unit;
 use super::native;
 use crate::model::histogram::Histogram as Counts;
+use crate::text::seconds;
 
 pub fn write<'a>(families: impl Iterator<Item = &'a Samples>, buckets: &Buckets) -> Vec<u8> {
     let mut out = Vec::new();

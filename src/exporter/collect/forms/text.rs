@@ -5,7 +5,8 @@ use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, Metric, Me
 
 use super::super::buckets::Buckets;
 use super::super::families::Kind;
-use super::super::samples::{Sample, Samples, Value, seconds};
+use super::super::samples::{Sample, Samples, Value};
+use crate::text::seconds;
 
 pub fn write<'a>(
     families: impl Iterator<Item = &'a Samples>,
