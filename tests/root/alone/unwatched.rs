@@ -105,13 +105,16 @@ fn root_calls_that_are_under_way_when_tracing_begins_are_watched_ones() {
     ]);
     let load = crate::common::Running(syncgen.stdout(std::process::Stdio::null()).spawn().unwrap());
     let pid = load.0.id().to_string();
+    // On a disk that others keep busy, nothing may end within a window.
+    let mut syncs = 0;
     for _ in 0..10 {
         let once =
             fsynctop().args(["once", "--duration", "200ms", "--output", "json", "--pid", &pid]).output();
         let measured: Value = serde_json::from_slice(&once.unwrap().stdout).unwrap();
         assert_eq!(unwatched(&measured), (0, 0), "{:#}", measured["lost"]);
-        assert!(Measured(measured).total() > 0);
+        syncs += Measured(measured).total();
     }
+    assert!(syncs > 0);
 }
 
 /// (device number, command, those that were not timed)

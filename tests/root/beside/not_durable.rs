@@ -118,8 +118,14 @@ fn check_server(place: &Path, because: &str) {
     );
     assert!(!text.contains("would have cost at most"), "{text}");
 
-    let json = asked(&database, &["once", "--writes", "all", "--output", "json", "--fail-on", "failing"]);
-    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    let once = || -> Value {
+        let output =
+            asked(&database, &["once", "--writes", "all", "--output", "json", "--fail-on", "failing"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    // Where processors are busy, what the server lies on is not always known within two seconds.
+    let json = (0..5).map(|_| once()).find(|json| json["servers"][0]["storage"].is_array());
+    let json = json.expect("what the server lies on");
     let stacks = json["servers"][0]["storage"].as_array().unwrap();
     assert!(stacks.iter().all(|stack| stack["durable"] == "no"), "{stacks:?}");
     assert!(stacks[0]["because"].as_str().unwrap().contains(because), "{stacks:?}");
