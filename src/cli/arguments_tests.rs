@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::super::exporter::Exporter;
 use super::super::once::Once;
 use super::super::root;
-use super::super::top::{Rows, Top};
+use super::super::top::Top;
 use super::*;
 use crate::render::{By, Shown};
+use crate::top::View;
 
 /// As if `config` were the system's fsynctop.toml.
 fn parse_all(config: &str, words: &[&str]) -> Result<Asked, String> {
@@ -76,11 +77,11 @@ fn the_live_view_has_its_settings_with_and_without_its_name() {
     for words in [&["top"][..], &[]] {
         let top = top(CONFIG, words);
         assert_eq!((top.interval, top.no_mouse), (Duration::from_secs(2), true), "{words:?}");
-        assert!(matches!(top.by, Rows::Neighbour), "{words:?}");
+        assert_eq!(top.by, View::Neighbour, "{words:?}");
     }
     let top = top(CONFIG, &["-i", "5", "--by", "role", "--pid", "1"]);
     assert_eq!(top.interval, Duration::from_secs(5));
-    assert!(matches!(top.by, Rows::Of(By::Role)));
+    assert_eq!(top.by, View::Role);
 }
 
 #[test]

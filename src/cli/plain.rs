@@ -10,7 +10,7 @@ use clap::Args;
 use super::history::{self, History};
 use super::once::{self, Once};
 use super::options::duration;
-use super::top::{self, Rows, Top};
+use super::top::{self, Top};
 use crate::engine::engines::Engines;
 use crate::render::Output;
 
@@ -68,7 +68,7 @@ pub fn run(plain: Plain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     }
     let top = Top {
         interval: measure.interval.unwrap_or(top::INTERVAL),
-        by: Rows::Of(measure.by),
+        by: measure.by.into(),
         stuck_after: measure.stuck_after,
         style: measure.style,
         names: measure.names,

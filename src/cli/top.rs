@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::builder::PossibleValue;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::exit;
 use super::once::{self, Once};
@@ -20,7 +19,7 @@ use crate::host;
 use crate::live::{self, Live};
 use crate::model::Interval;
 use crate::once::render;
-use crate::render::{By, Options as Printed, Style};
+use crate::render::{Options as Printed, Style};
 use crate::server::who::selection::Selection;
 use crate::text::causes;
 use crate::top::terminal::{self, Screen};
@@ -36,7 +35,7 @@ pub(crate) struct Top {
     ///
     /// By thread, the server pays a little more for each sync, and by writes for each write.
     #[arg(long, value_enum, default_value_t)]
-    pub by: Rows,
+    pub by: View,
     /// A sync in flight for this long is shown as stuck
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(Printed::default().stuck_after))]
     pub stuck_after: Duration,
@@ -62,59 +61,6 @@ pub(crate) struct Top {
 
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a table of one measurement has, and what only the live view has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
-    Of(By),
-    Neighbour,
-    Log,
-}
-
-impl Default for Rows {
-    fn default() -> Rows {
-        Rows::Of(By::default())
-    }
-}
-
-impl ValueEnum for Rows {
-    fn value_variants<'a>() -> &'a [Rows] {
-        use By::{File, Role, Server, Thread, Writes};
-        &[
-            Rows::Of(Role),
-            Rows::Of(File),
-            Rows::Of(Thread),
-            Rows::Of(Server),
-            Rows::Neighbour,
-            Rows::Log,
-            Rows::Of(Writes),
-        ]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Rows::Of(by) => by.to_possible_value(),
-            Rows::Neighbour => {
-                Some(PossibleValue::new("neighbour").help("Other processes that sync, by device"))
-            }
-            Rows::Log => Some(PossibleValue::new("log").help("The slowest syncs, and all that failed")),
-        }
-    }
-}
-
-impl Rows {
-    fn view(self) -> View {
-        match self {
-            Rows::Of(By::Role) => View::Role,
-            Rows::Of(By::File) => View::File,
-            Rows::Of(By::Writes) => View::Write,
-            Rows::Of(By::Thread) => View::Thread,
-            Rows::Of(By::Server) => View::Server,
-            Rows::Neighbour => View::Neighbour,
-            Rows::Log => View::Log,
-        }
-    }
-}
-
 pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     if let Some(screen) = Screen::open() {
         return show(top, engines, screen);
@@ -122,12 +68,8 @@ pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     if !host::lacks_root() {
         eprintln!("fsynctop: there is no terminal for the live view: doing what `fsynctop once` does");
     }
-    let by = match top.by {
-        Rows::Of(by) => by,
-        Rows::Neighbour | Rows::Log => By::Role,
-    };
     let once = Once {
-        by,
+        by: top.by.by().unwrap_or_default(),
         stuck_after: top.stuck_after,
         style: top.style,
         trace: top.trace,
@@ -140,7 +82,7 @@ pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
 
 fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitCode> {
     // The view says whether all writes are traced, now and when it attaches again.
-    let all_writes = top.by == Rows::Of(By::Writes) || top.trace.writes == Writes::All;
+    let all_writes = top.by == View::Write || top.trace.writes == Writes::All;
     let writes = if top.trace.writes == Writes::All { Writes::Durable } else { top.trace.writes };
     let session = Session::of(&TraceArgs { writes, ..top.trace }, engines)?;
     session::require_root()?;
@@ -156,10 +98,10 @@ fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitC
         stuck_after: top.stuck_after,
         waits_for: session.selection.describe(),
         interval: top.interval,
-        view: top.by.view(),
+        view: top.by,
         mouse: !top.no_mouse,
     };
-    let extras = Extras { by_thread: top.by == Rows::Of(By::Thread), all_writes };
+    let extras = Extras { by_thread: top.by == View::Thread, all_writes };
     let exporter = exporter(top.socket, session.selection.clone());
     let names = top.names.clone();
     let start = starter(session, top.long_run, top.names);

@@ -1,11 +1,16 @@
-//! The views of the table, their columns, and by which of them each is sorted.
+//! The views of the table: what they are called, their columns, and by which of these each is sorted.
+
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 
 use crate::model::figures::{Figure, Fit};
+use crate::render::By;
 use crate::render::columns::Column;
 use crate::render::rows::{self, Key, Row};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {
+    #[default]
     Role,
     File,
     Thread,
@@ -18,6 +23,11 @@ pub enum View {
 impl View {
     pub const ALL: [View; 7] =
         [View::Role, View::File, View::Thread, View::Server, View::Neighbour, View::Log, View::Write];
+
+    /// The grouping of a measurement that has the same rows. None: only the live view has them.
+    pub fn by(self) -> Option<By> {
+        By::value_variants().iter().copied().find(|by| View::from(*by) == self)
+    }
 
     pub fn title(self) -> &'static str {
         match self {
@@ -91,6 +101,34 @@ impl View {
             View::Write => Column::Figure(Figure::Bytes),
         };
         Sort { column, reverse: false }
+    }
+}
+
+impl ValueEnum for View {
+    fn value_variants<'a>() -> &'a [View] {
+        &View::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            View::Neighbour => {
+                Some(PossibleValue::new("neighbour").help("Other processes that sync, by device"))
+            }
+            View::Log => Some(PossibleValue::new("log").help("The slowest syncs, and all that failed")),
+            grouping => grouping.by()?.to_possible_value(),
+        }
+    }
+}
+
+impl From<By> for View {
+    fn from(by: By) -> View {
+        match by {
+            By::Role => View::Role,
+            By::File => View::File,
+            By::Thread => View::Thread,
+            By::Server => View::Server,
+            By::Writes => View::Write,
+        }
     }
 }
 
