@@ -25,6 +25,17 @@ pub(crate) enum Units {
     Seconds,
 }
 
+impl Units {
+    pub(crate) fn next(self) -> Units {
+        match self {
+            Units::Fitting => Units::Micros,
+            Units::Micros => Units::Millis,
+            Units::Millis => Units::Seconds,
+            Units::Seconds => Units::Fitting,
+        }
+    }
+}
+
 /// All that the text of a cell depends on, besides its row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format<'a> {

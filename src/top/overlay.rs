@@ -1,16 +1,44 @@
 //! What covers the table until it is closed: the help, and where stuck syncs wait in the kernel.
 
-use super::keys::{EDIT_KEYS, Group, KEYS, Press};
+use super::keys::{Action, EDIT_KEYS, Group, KEYS, Press};
 use super::palette::Ink;
 use super::stuck::{self, Stuck};
 use crate::render::Style;
 use crate::text::{absence, width};
 
-/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overlay {
+pub(crate) enum Topic {
     Help,
     Stacks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overlay {
+    pub topic: Topic,
+    /// The number of its lines above the screen.
+    pub offset: usize,
+}
+
+impl Overlay {
+    pub fn of(topic: Topic) -> Overlay {
+        Overlay { topic, offset: 0 }
+    }
+
+    /// What a key makes of it: scrolls it, changes the topic or closes it. It may be beyond its end then.
+    pub fn after(self, action: Action, page: usize) -> Option<Overlay> {
+        let offset = match (action, self.topic) {
+            (Action::Up, _) => self.offset.saturating_sub(1),
+            (Action::Down, _) => self.offset.saturating_add(1),
+            (Action::PageUp, _) => self.offset.saturating_sub(page),
+            (Action::PageDown | Action::Pause, _) => self.offset.saturating_add(page),
+            (Action::First, _) => 0,
+            (Action::Last, _) => usize::MAX,
+            (Action::Help, Topic::Stacks) => return Some(Overlay::of(Topic::Help)),
+            (Action::Stacks, Topic::Help) => return Some(Overlay::of(Topic::Stacks)),
+            _ => return None,
+        };
+        Some(Overlay { offset, ..self })
+    }
 }
 
 const ABOUT: [&str; 10] = [

@@ -71,14 +71,19 @@ pub struct Scope {
 }
 
 impl Scope {
-    fn takes(&self, key: &Key) -> bool {
-        self.server.is_none() || key.server().is_none() || key.server() == self.server
+    pub(crate) fn has(&self, server: ServerId) -> bool {
+        self.server.is_none_or(|wanted| wanted == server)
+    }
+
+    /// What belongs to no server is in every scope.
+    pub(crate) fn takes(&self, key: &Key) -> bool {
+        key.server().is_none_or(|server| self.has(server))
     }
 }
 
 /// The rows in which something happened, in no order. The log is not among a measurement's rows.
 pub fn rows(view: View, m: &Interval, scope: &Scope) -> Vec<Row> {
-    let mine: Wanted = &|server| scope.server.is_none_or(|wanted| wanted == server);
+    let mine: Wanted = &|server| scope.has(server);
     let mut rows = match view {
         View::Role => makers::by_role(m, mine),
         View::File => makers::by_path(m, mine),
@@ -139,7 +144,7 @@ pub(crate) fn add_idle<'a>(
 /// that has one and no row yet gets one.
 pub(crate) fn add_in_flight(view: View, rows: &mut Vec<Row>, m: &Interval, scope: &Scope) {
     for sync in &m.in_flight {
-        if scope.server.is_some_and(|id| id != sync.server) {
+        if !scope.has(sync.server) {
             continue;
         }
         let at = rows.iter().position(|row| is_of(row, sync)).or_else(|| {

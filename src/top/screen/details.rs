@@ -33,18 +33,18 @@ const HUNG: &str = "║";
 const BARS: std::ops::RangeInclusive<u16> = 14..=60;
 
 pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
-    let (Some(row), Some(shown)) = (state.selected(), &state.shown) else { return };
+    let (Some(row), Some(figures)) = (state.selected(), &state.shown.figures) else { return };
     title(state, row, area, pen);
     let bars = (area.width / 4).clamp(*BARS.start(), *BARS.end());
     let legend_lines = u16::from(area.height >= ROOM_FOR_LEGEND);
     let drawn = |label: u16| {
         let picture = area.width.saturating_sub(label + bars + 1);
-        let span = Span { until: shown.tick, columns: usize::from(picture), each: state.each };
-        let points = || state.past.trails.points(&row.key);
+        let span = Span { until: figures.tick, columns: usize::from(picture), each: state.choice.each };
+        let points = || state.record.past.trails.points(&row.key);
         let has_failed = points().any(|point| point.errors > 0 && span.column(point.tick).is_some());
         let bands = area.height.saturating_sub(2 + legend_lines + u16::from(has_failed));
         let map = map(points(), &row.stats.histogram, span, usize::from(bands))?;
-        let labels = map.bands.iter().map(|band| width(&edge(band.from_ns, state.units)) as u16 + 1);
+        let labels = map.bands.iter().map(|band| width(&edge(band.from_ns, state.choice.units)) as u16 + 1);
         let widest = labels.max().unwrap_or(0);
         Some((map, span, picture, widest))
     };
@@ -104,19 +104,19 @@ fn whose(state: &State, row: &Row, room: usize) -> String {
 }
 
 fn facts(state: &State, row: &Row) -> Vec<Part> {
-    let over = state.shown.as_ref().map(|shown| shown.m.span.duration).unwrap_or_default();
+    let over = state.shown.figures.as_ref().map(|figures| figures.m.span.duration).unwrap_or_default();
     let stats = &row.stats;
     let fact = |rank, text: String| Part::new(rank, text, Ink::Plain);
-    let (one, several) = state.view.counts();
+    let (one, several) = state.choice.view.counts();
     let mut facts =
         vec![fact(2, counted(stats.all(), one, several)), fact(4, format!("{}/s", rate(stats.all(), over)))];
     if stats.count > 0 {
-        let in_words = |ns| latency_in_words(ns, state.units);
+        let in_words = |ns| latency_in_words(ns, state.choice.units);
         facts.extend(stats.quantile_ns(0.5).map(|ns| fact(3, format!("p50 {}", in_words(ns)))));
         facts.extend(p99(stats).map(|ns| fact(5, format!("p99 {}", in_words(ns)))));
-        facts.push(fact(6, format!("max {}", maximum_in_words(stats.max, state.units))));
+        facts.push(fact(6, format!("max {}", maximum_in_words(stats.max, state.choice.units))));
     }
-    let server = row.server().and_then(|id| state.server(id));
+    let server = row.server().and_then(|id| state.shown.server(id));
     let rank = if View::from(&row.key) == View::Server { 6 } else { 0 };
     facts.extend(server.map(|server| fact(rank, process_name(server, &state.style))));
     if let About::File(file) = &row.about {
@@ -135,7 +135,7 @@ fn draw_map(state: &State, map: &Map, area: Rect, label: u16, picture: u16, pen:
     let shades = if state.style.unicode { SHADES } else { ASCII_SHADES };
     for (at, band) in map.bands.iter().enumerate() {
         let y = area.y + at as u16;
-        pen.put_right(area.x, y, label - 1, &edge(band.from_ns, state.units), Ink::Faint);
+        pen.put_right(area.x, y, label - 1, &edge(band.from_ns, state.choice.units), Ink::Faint);
         let axis = if state.style.unicode { "│" } else { "|" };
         pen.put(area.x + label - 1, y, 1, axis, Ink::Faint);
         for (column, &n) in band.counts.iter().enumerate().take(usize::from(picture)) {
@@ -158,14 +158,14 @@ fn edge(from_ns: u64, units: Units) -> String {
 
 /// What the bars count: `syncs in last 1 s`.
 fn bars_title(state: &State, columns: usize) -> String {
-    let Some(shown) = &state.shown else { return String::new() };
-    let over = seconds(shown.m.span.duration);
-    let short = match (state.cumulative, &state.paused) {
-        (true, _) => format!("since {}", clock(shown.m.span.start)),
+    let Some(figures) = &state.shown.figures else { return String::new() };
+    let over = seconds(figures.m.span.duration);
+    let short = match (state.choice.cumulative, &state.record.paused) {
+        (true, _) => format!("since {}", clock(figures.m.span.start)),
         (false, None) => format!("in last {over}"),
         (false, Some(_)) => format!("in this {over}"),
     };
-    let long = format!("{} {short}", state.view.counts().1);
+    let long = format!("{} {short}", state.choice.view.counts().1);
     if width(&long) < columns { long } else { short }
 }
 
@@ -189,7 +189,7 @@ fn draw_legend(state: &State, map: &Map, area: Rect, pen: &mut Pen) {
     }
     let wide = texts.iter().map(|text| 1 + width(text)).sum::<usize>();
     let room = usize::from(area.right().saturating_sub(x));
-    let (_, several) = state.view.counts();
+    let (_, several) = state.choice.view.counts();
     let long = format!("{several} per character: ");
     let title = if width(&long) + wide <= room { long } else { format!("{several}: ") };
     x += pen.put(x, area.y, area.right().saturating_sub(x), &title, Ink::Faint);
@@ -229,10 +229,10 @@ fn draw_failures(map: &Map, area: Rect, label: u16, pen: &mut Pen) {
 
 /// How far back the picture goes.
 fn axis(state: &State, span: Span, area: Rect, pen: &mut Pen) {
-    let drawn = state.past.until(span.until).take(span.columns * span.each as usize);
+    let drawn = state.record.past.until(span.until).take(span.columns * span.each as usize);
     let covered: std::time::Duration = drawn.map(|tick| tick.duration).sum();
-    let end = match &state.paused {
-        Some(_) => state.past.tick(span.until).map_or(String::new(), |tick| clock(tick.end)),
+    let end = match &state.record.paused {
+        Some(_) => state.record.past.tick(span.until).map_or(String::new(), |tick| clock(tick.end)),
         None => "now".into(),
     };
     let seconds = covered.as_secs();
@@ -243,18 +243,18 @@ fn axis(state: &State, span: Span, area: Rect, pen: &mut Pen) {
     };
     pen.put_right(area.x, area.y, area.width, &end, Ink::Faint);
     // What is not full yet begins further to the right.
-    let full = state.past.until(span.until).count() / span.each as usize;
+    let full = state.record.past.until(span.until).count() / span.each as usize;
     let first = span.columns.saturating_sub(full) as u16;
     let is_begin_shown = area.width > first + (width(&begin) + width(&end)) as u16 + 1;
     if is_begin_shown {
         pen.put(area.x + first, area.y, area.width - first, &begin, Ink::Faint);
     }
     // Where the figures of an exporter end and its own begin.
-    let told = state.past.until(span.until).find(|tick| tick.from_exporter);
+    let told = state.record.past.until(span.until).find(|tick| tick.from_exporter);
     if let Some(seam) = told.and_then(|tick| span.column(tick.number)).filter(|seam| seam + 1 < span.columns)
     {
         let mark = if state.style.unicode { "│" } else { "|" };
-        let own = told.and_then(|tick| state.past.tick(tick.number + 1).zip(Some(tick)));
+        let own = told.and_then(|tick| state.record.past.tick(tick.number + 1).zip(Some(tick)));
         let unseen = own.and_then(|(own, told)| (own.end - own.duration).duration_since(told.end).ok());
         let long = match unseen.filter(|unseen| *unseen >= UNTRACED) {
             None => format!("exporter's history{mark}"),

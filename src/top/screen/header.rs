@@ -50,9 +50,9 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
 
 /// `3306  mysqld 31960  MySQL 9.7.4  port 3306  /var/lib/mysql  ext4 on /dev/vda`.
 fn who(state: &State) -> Vec<Part> {
-    let Some(shown) = &state.shown else { return vec![Part::new(9, "fsynctop", Ink::Strong)] };
+    let Some(figures) = &state.shown.figures else { return vec![Part::new(9, "fsynctop", Ink::Strong)] };
     let servers = state.servers();
-    let known = |id: &ServerId| shown.m.servers.iter().find(|server| server.id == *id);
+    let known = |id: &ServerId| figures.m.servers.iter().find(|server| server.id == *id);
     match &servers[..] {
         [] => vec![Part::new(9, "fsynctop: no server yet", Ink::Strong)],
         [id] => match known(id) {
@@ -69,14 +69,14 @@ fn who(state: &State) -> Vec<Part> {
 
 /// `attached by fentry  refresh 1 s`.
 fn how(state: &State) -> Vec<Part> {
-    let Some(shown) = &state.shown else { return Vec::new() };
-    let every = match state.sampling {
+    let Some(figures) = &state.shown.figures else { return Vec::new() };
+    let every = match state.tracing.sampling {
         live::State::Degraded { interval: now } => {
             Part::new(8, format!("refresh {} to save CPU", short(now)), Ink::Warning)
         }
-        _ => Part::new(7, format!("refresh {}", short(state.interval)), Ink::Plain),
+        _ => Part::new(7, format!("refresh {}", short(state.tracing.interval)), Ink::Plain),
     };
-    let mode = shown.m.setup.mode.name();
+    let mode = figures.m.setup.mode.name();
     let attached = if state.size.0 < ROOM_FOR_SENTENCES { "probes:" } else { "attached by" };
     vec![Part::new(4, format!("{attached} {mode}"), Ink::Plain), every]
 }
@@ -124,8 +124,8 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
 
 /// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight  0 failed  0 lost`.
 fn totals(state: &State) -> Vec<Part> {
-    let Some(shown) = &state.shown else { return Vec::new() };
-    let m = &shown.m;
+    let Some(figures) = &state.shown.figures else { return Vec::new() };
+    let m = &figures.m;
     if m.span.duration.is_zero() {
         return vec![Part::new(9, "the first figures are on their way", Ink::Plain)];
     }
@@ -133,7 +133,7 @@ fn totals(state: &State) -> Vec<Part> {
     let mut total = Stats::default();
     m.roles.iter().filter(|row| servers.contains(&row.server)).for_each(|row| total.merge(&row.stats));
     let mut parts = vec![Part::new(8, format!("{} syncs/s", rate(total.count, m.span.duration)), Ink::Plain)];
-    if !state.cumulative && is_unusual(m.span.duration, state.expected_interval()) {
+    if !state.choice.cumulative && is_unusual(m.span.duration, state.tracing.expected_interval()) {
         parts.push(Part::new(8, format!("over {}", interval(m.span.duration)), Ink::Plain));
     }
     for role in logs(m, &servers) {
@@ -190,7 +190,8 @@ fn busiest(state: &State, m: &Interval, servers: &[ServerId], role: Role) -> Opt
 fn failures(state: &State) -> Part {
     let servers = state.servers();
     let is_shown = |of: &&OfServer| servers.iter().any(|server| server.pid == of.pid);
-    let mut failing = state.standing.iter().filter(|of| of.state == verdict::State::Failing).filter(is_shown);
+    let mut failing =
+        state.record.standing.iter().filter(|of| of.state == verdict::State::Failing).filter(is_shown);
     if let Some(first) = failing.next() {
         let (day, time) = (first.since.get(..10), first.since.get(11..19));
         let short = format!("FAILING since {}", escape_sentence(time.unwrap_or(&first.since)));
@@ -201,10 +202,10 @@ fn failures(state: &State) -> Part {
         let whole = format!("FAILING since {} {}{more}", day.unwrap_or_default(), time.unwrap_or_default());
         return Part::new(9, escape_sentence(&whole), Ink::Alarm).or(short);
     }
-    match state.past.log.last_failure() {
+    match state.record.past.log.last_failure() {
         None => Part::new(6, "0 failed", Ink::Plain),
         Some(last) => {
-            let failed = format!("{} failed", count(state.past.log.failures()));
+            let failed = format!("{} failed", count(state.record.past.log.failures()));
             Part::new(9, format!("{failed}, last {}", clock(last.at)), Ink::Alarm)
         }
     }
@@ -219,7 +220,7 @@ fn confidence(state: &State, m: &Interval) -> Part {
         0 => Some("counted, not all attributed".to_owned()),
         n => Some(format!("{} missed", count(n))),
     };
-    match (describe(&m.lost), state.lost_before().as_ref().and_then(describe)) {
+    match (describe(&m.lost), state.record.latest.as_ref().and_then(|latest| describe(&latest.lost))) {
         (Some(now), _) => Part::new(9, now, Ink::Alarm),
         (None, Some(before)) => {
             Part::new(5, format!("0 lost now, {before} before"), Ink::Warning).or(format!("{before} before"))
@@ -236,7 +237,7 @@ fn confidence(state: &State, m: &Interval) -> Part {
 fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
     let mut end = area.x;
     for (view, x, columns) in tabs() {
-        let is_shown = view == state.view;
+        let is_shown = view == state.choice.view;
         if is_shown {
             pen.put(area.x + x, area.y, columns, &format!("[{}]", view.title()), Ink::Strong);
         } else {
@@ -257,46 +258,49 @@ fn tab_line(state: &State, area: Rect, pen: &mut Pen) {
 fn narrowed(state: &State) -> Vec<Part> {
     let mut parts = Vec::new();
     let page = state.areas().page();
-    if state.rows.len() > page {
-        let first = state.table().selection.offset;
-        let last = (first + page).min(state.rows.len());
-        let [first, last, all] = [first + 1, last, state.rows.len()].map(|n| count(n as u64));
+    if state.shown.rows.len() > page {
+        let first = state.choice.table().selection.offset;
+        let last = (first + page).min(state.shown.rows.len());
+        let [first, last, all] = [first + 1, last, state.shown.rows.len()].map(|n| count(n as u64));
         parts.push(Part::new(1, format!("{first}–{last} of {all}"), Ink::Faint));
     }
-    if let (Some(role), View::File) = (state.scope.role, state.view) {
+    if let (Some(role), View::File) = (state.choice.scope.role, state.choice.view) {
         parts.push(Part::new(4, format!("files of {}", role.name()), Ink::Mode));
     }
-    if let Some(id) = state.scope.server.filter(|_| state.knows_several_servers()) {
+    if let Some(id) = state.choice.scope.server.filter(|_| state.shown.servers().len() > 1) {
         parts.push(Part::new(3, format!("only {}", state.server_name(id)), Ink::Mode));
     }
-    if state.filter.is_on() {
-        let text = state.style.name(state.filter.text.as_bytes());
-        let sign = if state.filter.is_regex { "~" } else { "/" };
-        let of = format!("{} of {}", count(state.rows.len() as u64), count(state.rows_before_filter as u64));
+    if state.choice.filter.is_on() {
+        let text = state.style.name(state.choice.filter.text.as_bytes());
+        let sign = if state.choice.filter.is_regex { "~" } else { "/" };
+        let [rows, all] = [state.shown.rows.len(), state.shown.rows_before_filter].map(|n| count(n as u64));
+        let of = format!("{rows} of {all}");
         let short = format!("{sign}{}: {of}", shorten_middle(&text, 8, state.style.ellipsis()));
         parts.push(Part::new(6, format!("{sign}{text}: {of} rows"), Ink::Mode).or(short));
     }
-    if state.cumulative
-        && let Some(shown) = &state.shown
+    if state.choice.cumulative
+        && let Some(figures) = &state.shown.figures
     {
-        let since = format!("since {}", clock(shown.m.span.start));
-        parts
-            .push(Part::new(5, format!("{since}, {}", interval(shown.m.span.duration)), Ink::Mode).or(since));
+        let since = format!("since {}", clock(figures.m.span.start));
+        parts.push(
+            Part::new(5, format!("{since}, {}", interval(figures.m.span.duration)), Ink::Mode).or(since),
+        );
     }
-    if let Some(paused) = &state.paused {
-        let at = state.past.tick(paused.tick).map_or(String::new(), |tick| {
+    if state.record.paused.is_some() {
+        let tick = state.record.paused_at();
+        let at = tick.map_or(String::new(), |tick| {
             let by = if tick.from_exporter { ", from the exporter's history" } else { "" };
             format!(" at {}{by}", clock(tick.end))
         });
-        let short =
-            state.past.tick(paused.tick).map_or(String::new(), |tick| format!(" {}", clock(tick.end)));
+        let short = tick.map_or(String::new(), |tick| format!(" {}", clock(tick.end)));
         parts.push(Part::new(7, format!("PAUSED{at}"), Ink::Mode).or(format!("PAUSED{short}")));
     }
-    if let Some(shown) =
-        state.shown.as_ref().filter(|shown| shown.m.rest.rows > 0 && state.view == View::File)
+    if let Some(figures) = &state.shown.figures
+        && figures.m.rest.rows > 0
+        && state.choice.view == View::File
     {
-        let files = counted(shown.m.rest.rows, "more file", "more files");
-        let text = format!("{files}, {}", counted(shown.m.rest.stats.count, "sync", "syncs"));
+        let files = counted(figures.m.rest.rows, "more file", "more files");
+        let text = format!("{files}, {}", counted(figures.m.rest.stats.count, "sync", "syncs"));
         parts.push(Part::new(2, text, Ink::Mode));
     }
     parts

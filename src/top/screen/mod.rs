@@ -57,8 +57,8 @@ fn too_small(state: &State, pen: &mut Pen) {
     if stuck > 0 {
         lines.insert(0, format!("{stuck} STUCK"));
     }
-    if state.past.log.failures() > 0 {
-        lines.insert(0, format!("{} FAILED", count(state.past.log.failures())));
+    if state.record.past.log.failures() > 0 {
+        lines.insert(0, format!("{} FAILED", count(state.record.past.log.failures())));
     }
     lines.push(format!("{LEAST_COLUMNS}x{LEAST_ROWS} is needed"));
     lines.push("q quits".into());
@@ -81,41 +81,41 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
             ),
         ]
     };
-    let Some(shown) = &state.shown else {
-        return Some(match &state.paused {
-            Some(_) if state.cumulative => vec![format!(
+    let Some(figures) = &state.shown.figures else {
+        return Some(match &state.record.paused {
+            Some(_) if state.choice.cumulative => vec![format!(
                 "This is before the figures were reset (key {}); {} shows those of the interval.",
                 name_of(Action::CountFromNow),
                 name_of(Action::Cumulative)
             )],
             Some(_) => vec!["Nothing is kept of this time.".into()],
-            None if !state.attached => vec!["Attaching …".into()],
+            None if !state.tracing.attached => vec!["Attaching …".into()],
             None => waiting(),
         });
     };
-    if !state.rows.is_empty() {
+    if !state.shown.rows.is_empty() {
         return None;
     }
-    Some(match state.view {
-        _ if state.filter.is_on() => vec![
-            format!("No row {}.", if state.filter.is_regex { "matches" } else { "contains the text" }),
+    Some(match state.choice.view {
+        _ if state.choice.filter.is_on() => vec![
+            format!("No row {}.", if state.choice.filter.is_regex { "matches" } else { "contains the text" }),
             format!("{} shows all rows again.", name_of(Action::Back)),
         ],
         View::Neighbour => {
-            let all: Vec<ServerId> = shown.m.servers.iter().map(|server| server.id).collect();
-            let nobody = absence::neighbour(&shown.m.setup.net, &device::filesystems(&shown.m, &all));
+            let all: Vec<ServerId> = figures.m.servers.iter().map(|server| server.id).collect();
+            let nobody = absence::neighbour(&figures.m.setup.net, &device::filesystems(&figures.m, &all));
             vec![format!("{}.", capitalize(&nobody))]
         }
-        View::Log => absence::yet(state.rows.len(), false).into_iter().collect(),
-        _ if shown.m.servers.is_empty() => waiting(),
-        View::Thread if !shown.m.setup.by_thread => vec![
+        View::Log => absence::yet(state.shown.rows.len(), false).into_iter().collect(),
+        _ if figures.m.servers.is_empty() => waiting(),
+        View::Thread if !figures.m.setup.by_thread => vec![
             "Rows by thread are not kept, because they cost the server a little more for each sync.".into(),
             format!(
                 "{} attaches again with them, which resets the figures since the start. Or start with --by thread.",
                 name_of(Action::Threads)
             ),
         ],
-        View::Write if !shown.m.setup.ops.contains(&Op::Write) => vec![
+        View::Write if !figures.m.setup.ops.contains(&Op::Write) => vec![
             "Of writes only those that are durable, and those that fail, are watched: all of them cost the server a \
              little more for each."
                 .into(),
@@ -124,12 +124,12 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
                 name_of(Action::AllWrites)
             ),
         ],
-        View::Write => absence::yet(state.rows.len(), true).into_iter().collect(),
-        View::Thread if state.cumulative && state.paused.is_some() => vec![
+        View::Write => absence::yet(state.shown.rows.len(), true).into_iter().collect(),
+        View::Thread if state.choice.cumulative && state.record.paused.is_some() => vec![
             "Rows by thread are kept of each interval of the past, but not since the start.".into(),
             format!("{} shows the interval.", name_of(Action::Cumulative)),
         ],
-        _ => absence::yet(state.rows.len(), false).into_iter().collect(),
+        _ => absence::yet(state.shown.rows.len(), false).into_iter().collect(),
     })
 }
 
@@ -142,11 +142,11 @@ fn explain(state: &State, lines: &[String], area: Rect, pen: &mut Pen) {
 }
 
 fn footer(state: &State, area: Rect, pen: &mut Pen) {
-    if let Some(edit) = &state.edit {
+    if let Some(edit) = &state.choice.edit {
         let kind = if edit.is_regex { "rows that match" } else { "rows that contain" };
         let typed = state.style.name(edit.text.as_bytes());
         let prompt = format!("{kind}: {typed}");
-        let hint = match &state.filter.error {
+        let hint = match &state.choice.filter.error {
             Some(error) => state.style.name(error.as_bytes()),
             None if edit.is_regex => "Tab: plain text  Enter keeps it  Esc restores the old one".into(),
             None => "Tab: regular expression  Enter keeps it  Esc restores the old one".into(),
@@ -155,9 +155,9 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
         pen.put(area.x + taken, area.y, 1, " ", Ink::Selected);
         let room = area.width.saturating_sub(taken + 3);
         let columns = (width(&hint) as u16).min(room);
-        let ink = if state.filter.error.is_some() { Ink::Alarm } else { Ink::Faint };
+        let ink = if state.choice.filter.error.is_some() { Ink::Alarm } else { Ink::Faint };
         pen.put(area.right() - columns, area.y, columns, &hint, ink);
-    } else if let Some(message) = state.message() {
+    } else if let Some(message) = state.message.text() {
         pen.put_fitted(area.x, area.y, area.width, message, Ink::Strong);
     } else {
         let hint =
@@ -165,11 +165,11 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
         let parts = [
             hint(9, Action::Quit, "quit"),
             hint(8, Action::Help, "help"),
-            hint(7, Action::Pause, if state.paused.is_some() { "resume" } else { "pause" }),
+            hint(7, Action::Pause, if state.record.paused.is_some() { "resume" } else { "pause" }),
             hint(6, Action::StepBack, "back in time"),
             hint(5, Action::Filter, "filter"),
             hint(4, Action::SortRight, "sort"),
-            hint(3, Action::Cumulative, if state.cumulative { "interval" } else { "since start" }),
+            hint(3, Action::Cumulative, if state.choice.cumulative { "interval" } else { "since start" }),
             hint(2, Action::Open, "open"),
             hint(1, Action::Write, "write JSON"),
             hint(if state.stuck().is_empty() { 0 } else { 7 }, Action::Stacks, "kernel stacks"),

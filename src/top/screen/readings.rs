@@ -54,7 +54,7 @@ fn cut(lines: &[String], columns: usize, ellipsis: &str) -> String {
 /// The most urgent first.
 fn lines(state: &State) -> Vec<(String, Ink)> {
     let mut lines: Vec<(String, Ink)> = Vec::new();
-    match &state.sampling {
+    match &state.tracing.sampling {
         live::State::Paused { why } => {
             lines.push((format!("{}.", escape_sentence(&capitalize(why))), Ink::Alarm));
         }
@@ -64,14 +64,15 @@ fn lines(state: &State) -> Vec<(String, Ink)> {
         live::State::Stopped => lines.push(("Tracing has ended.".into(), Ink::Alarm)),
         live::State::Running | live::State::Degraded { .. } => {
             let late = state.since_shown();
-            if late > state.expected_interval() * 3 + LATE {
+            if late > state.tracing.expected_interval() * 3 + LATE {
                 lines.push((format!("No new figures for {}.", interval(late)), Ink::Alarm));
             }
         }
     }
     lines.extend(commits_wait(state).map(|text| (text, Ink::Alarm)));
-    let window = state.read.as_ref().and_then(|read| read.sentences_over).map(|over| recent(state, over));
-    let sentences = state.read.iter().flat_map(|read| &read.sentences);
+    let window =
+        state.shown.read.as_ref().and_then(|read| read.sentences_over).map(|over| recent(state, over));
+    let sentences = state.shown.read.iter().flat_map(|read| &read.sentences);
     lines.extend(sentences.enumerate().map(|(at, sentence)| {
         let ink = match sentence.paint {
             Paint::Error | Paint::Stuck => Ink::Alarm,
@@ -94,13 +95,13 @@ fn commits_wait(state: &State) -> Option<String> {
     } else {
         String::new()
     };
-    let who = words(state.server(sync.server), sync.role).who;
+    let who = words(state.shown.server(sync.server), sync.role).who;
     Some(format!("{who}{whose} waits for {}.", sync.role.in_a_sentence()))
 }
 
 /// `also on /dev/vda, last 10 s: xtrabackup 41/s, p99 90 ms; 2 more`: as much as there is room for.
 pub fn neighbours(state: &State, columns: usize) -> String {
-    let Some(read) = &state.read else { return String::new() };
+    let Some(read) = &state.shown.read else { return String::new() };
     let window = |before: &str, time: &dyn Fn(Duration) -> String, after: &str| match read.devices_are_recent
     {
         true => format!("{before}{}{after}", time(read.devices_over)),
@@ -157,8 +158,8 @@ fn one(state: &State, neighbour: &Neighbour, over: Duration, latency: bool) -> S
     let worst = match p99(stats) {
         _ if !latency => String::new(),
         _ if stats.count == 0 => ", not timed".into(),
-        Some(ns) => format!(", p99 {}", latency_in_words(ns, state.units)),
-        None => format!(", max {}", maximum_in_words(stats.max, state.units)),
+        Some(ns) => format!(", p99 {}", latency_in_words(ns, state.choice.units)),
+        None => format!(", max {}", maximum_in_words(stats.max, state.choice.units)),
     };
     let place = if latency { neighbour.place.in_words(&state.style) } else { String::new() };
     format!(
@@ -170,8 +171,7 @@ fn one(state: &State, neighbour: &Neighbour, over: Duration, latency: bool) -> S
 
 /// `last 10 s`; of the past: `10 s until 03:12:59`.
 fn recent(state: &State, over: Duration) -> String {
-    let paused = state.paused.as_ref().and_then(|paused| state.past.tick(paused.tick));
-    match paused {
+    match state.record.paused_at() {
         None => format!("last {}", seconds(over)),
         Some(tick) => format!("{} until {}", seconds(over), clock(tick.end)),
     }

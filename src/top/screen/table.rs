@@ -19,7 +19,7 @@ const ASCII_BARS: [&str; 8] = ["_", ".", ":", "-", "=", "+", "*", "#"];
 
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     let plan = state.plan();
-    let sort = state.table().sort;
+    let sort = state.choice.table().sort;
     for (placed, title) in plan.columns.iter().zip(&plan.titles) {
         let is_sorted = sort.column == placed.column;
         let ink = if is_sorted { Ink::Chosen } else { Ink::Heading };
@@ -36,7 +36,7 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     }
     for (at, cells) in plan.cells.iter().enumerate() {
         let y = areas.rows.y + at as u16;
-        let row = &state.rows[plan.first + at];
+        let row = &state.shown.rows[plan.first + at];
         for (placed, cell) in plan.columns.iter().zip(cells) {
             if placed.column == Column::Graph {
                 graph(state, row, *placed, y, pen);
@@ -44,7 +44,7 @@ pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
                 put(state, cell, *placed, y, pen);
             }
         }
-        if plan.first + at == state.table().selection.index {
+        if plan.first + at == state.choice.table().selection.index {
             pen.select(Rect::new(areas.rows.x, y, areas.rows.width, 1));
         }
     }
@@ -58,7 +58,7 @@ fn put(state: &State, cell: &Cell, placed: Placed, y: u16, pen: &mut Pen) {
     let room = usize::from(placed.columns).saturating_sub(width(&cell.suffix));
     // Our own words in brackets are no path.
     let is_path = placed.column == Column::Name
-        && matches!(state.view, View::File | View::Log)
+        && matches!(state.choice.view, View::File | View::Log)
         && !cell.text.starts_with('(');
     let shorten = if is_path { end_of_path } else { shorten_middle };
     let text = shorten(&cell.text, room, state.style.ellipsis()) + &cell.suffix;
@@ -66,7 +66,7 @@ fn put(state: &State, cell: &Cell, placed: Placed, y: u16, pen: &mut Pen) {
 }
 
 fn graph_title(state: &State, columns: u16) -> String {
-    let name = match state.graph {
+    let name = match state.choice.graph {
         Graph::P99 => "p99",
         Graph::Max => "max",
         Graph::Rate => "/s",
@@ -76,25 +76,25 @@ fn graph_title(state: &State, columns: u16) -> String {
 }
 
 fn graph(state: &State, row: &Row, placed: Placed, y: u16, pen: &mut Pen) {
-    let Some(shown) = &state.shown else { return };
-    let span = Span { until: shown.tick, columns: usize::from(placed.columns), each: 1 };
+    let Some(figures) = &state.shown.figures else { return };
+    let span = Span { until: figures.tick, columns: usize::from(placed.columns), each: 1 };
     let mut values: Vec<Option<u64>> = vec![None; span.columns];
     let mut failed = vec![false; span.columns];
-    let value = |point: &Point| match state.graph {
+    let value = |point: &Point| match state.choice.graph {
         Graph::P99 => point.p99_ns,
         Graph::Max => point.max.ns,
         Graph::Rate => {
-            let over = state.past.tick(point.tick).map_or(1.0, |tick| tick.duration.as_secs_f64());
+            let over = state.record.past.tick(point.tick).map_or(1.0, |tick| tick.duration.as_secs_f64());
             (point.count as f64 / over.max(1e-3)) as u64
         }
     };
     // Newest first: what lies before the first column is not looked at.
-    for point in state.past.trails.points(&row.key).rev().skip_while(|point| point.tick > span.until) {
+    for point in state.record.past.trails.points(&row.key).rev().skip_while(|point| point.tick > span.until) {
         let Some(column) = span.column(point.tick) else { break };
         values[column] = (point.count > 0).then(|| value(point));
         failed[column] = point.errors > 0;
     }
-    let scale = if state.graph == Graph::Rate { Scale::Linear } else { Scale::Logarithmic };
+    let scale = if state.choice.graph == Graph::Rate { Scale::Linear } else { Scale::Logarithmic };
     let bars = if state.style.unicode { BARS } else { ASCII_BARS };
     for (column, height) in heights(&values, scale).into_iter().enumerate() {
         let x = placed.x + column as u16;

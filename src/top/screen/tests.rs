@@ -179,7 +179,7 @@ fn several_servers_are_told_apart_in_every_grouping() {
     bench.press(Press::Tab);
     bench.assert_shows("only 3306");
     bench.keys("r");
-    assert!(bench.state.rows.iter().all(|row| row.key.server() == Some(MYSQL)));
+    assert!(bench.state.shown.rows.iter().all(|row| row.key.server() == Some(MYSQL)));
     bench.assert_shows("also on /dev/vda, last 10 s: mariadbd 40112 410/s");
 }
 
@@ -224,7 +224,7 @@ fn all_writes_have_a_table_of_their_own_by_bytes() {
     bench.apply_first();
     bench.seconds(3, &writing());
     bench.keys("W");
-    let names: Vec<String> = bench.state.rows.iter().map(|row| row.name(&bench.state.style)).collect();
+    let names: Vec<String> = bench.state.shown.rows.iter().map(|row| row.name(&bench.state.style)).collect();
     assert_eq!(names, ["/d/shop/a.ibd", "/d/undo_001", REDO]);
     let screen = bench.screen();
     let line = screen.lines().find(|line| line.contains("undo_001")).unwrap_or_else(|| panic!("{screen}"));
@@ -235,11 +235,11 @@ fn all_writes_have_a_table_of_their_own_by_bytes() {
     assert!(screen.contains("writes in last 1"), "{screen}");
     // No table of syncs has them.
     bench.keys("f");
-    assert_eq!(bench.state.rows.len(), 1);
+    assert_eq!(bench.state.shown.rows.len(), 1);
     // Paused, the past has them as well.
     bench.keys("W");
     bench.press(Press::Left);
-    assert_eq!(bench.state.rows.len(), 3);
+    assert_eq!(bench.state.shown.rows.len(), 3);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn of_thousands_of_files_only_those_on_the_screen_are_formatted() {
     m.servers = fixture::quiet().servers;
     bench.seconds(2, &m);
     bench.keys("fG");
-    assert_eq!(bench.state.rows.len(), 5_000);
+    assert_eq!(bench.state.shown.rows.len(), 5_000);
     bench.assert_shows("5,000");
     for _ in 0..100 {
         bench.press(Press::PageUp);
@@ -344,8 +344,11 @@ fn no_line_is_wider_than_the_screen_and_nothing_overlaps_at_any_width() {
             }
             assert!(end <= columns + 1, "{columns} {keys}: {:?}", plan.columns);
             let has = |column| plan.columns.iter().any(|placed| placed.column == column);
-            assert!(bench.state.view == View::Log || has(Column::Figure(Figure::Max)), "{columns} {keys}");
-            let of_one = matches!(bench.state.view, View::Server | View::Neighbour);
+            assert!(
+                bench.state.choice.view == View::Log || has(Column::Figure(Figure::Max)),
+                "{columns} {keys}"
+            );
+            let of_one = matches!(bench.state.choice.view, View::Server | View::Neighbour);
             assert!(of_one || has(Column::Server), "{columns} {keys}: {:?}", plan.columns);
         }
     }
@@ -460,6 +463,7 @@ fn a_row_is_there_although_nothing_happened_in_its_interval() {
     assert!(
         bench
             .state
+            .shown
             .rows
             .iter()
             .any(|row| row.role() == Some(Role::Binlog) && row.op() == Some(Op::Fdatasync))

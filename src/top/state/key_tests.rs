@@ -7,9 +7,11 @@ use crate::model::Role;
 use crate::model::figures::Figure;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::render::columns::Column;
+use crate::render::rows::Row;
 use crate::top::event::Extras;
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};
+use crate::top::overlay::Topic;
 
 /// Keys, and what has to be true after them. Every key of the table has to be here.
 type Check = (&'static [Press], fn(&[Press]));
@@ -32,13 +34,17 @@ fn each(keys: &[Press], prepare: impl Fn(&mut Bench), check: impl Fn(&mut Bench,
 
 fn shows(keys: &[Press], view: View) {
     let other = if view == View::Role { View::File } else { View::Role };
-    each(keys, |bench| bench.state.show_view(other), |bench, _| assert_eq!(bench.state.view, view));
+    each(keys, |bench| bench.state.show_view(other), |bench, _| assert_eq!(bench.state.choice.view, view));
 }
 
 fn nothing(_: &mut Bench) {}
 
+fn topic(bench: &Bench) -> Option<Topic> {
+    bench.state.overlay.map(|overlay| overlay.topic)
+}
+
 fn names(bench: &Bench) -> Vec<String> {
-    bench.state.rows.iter().map(|row| row.name(&bench.state.style)).collect()
+    bench.state.shown.rows.iter().map(|row| row.name(&bench.state.style)).collect()
 }
 
 fn an_entry_of_the_log_leads_to_its_time() {
@@ -47,13 +53,15 @@ fn an_entry_of_the_log_leads_to_its_time() {
     let oldest = bench.state.selected().unwrap();
     let (role, op, at) = (oldest.role(), oldest.op(), oldest.time().unwrap().0);
     bench.press(Press::Enter);
-    let tick = bench.state.past.tick(bench.state.paused.as_ref().unwrap().tick).unwrap();
+    let tick = bench.state.record.paused_at().unwrap();
     assert_eq!((tick.number, tick.end), (1, at));
-    assert_eq!(bench.state.shown.as_ref().unwrap().m.span.end, at);
+    assert_eq!(bench.state.shown.figures.as_ref().unwrap().m.span.end, at);
     let selected = bench.state.selected().unwrap();
-    assert_eq!((bench.state.view, selected.role(), selected.op()), (View::Role, role, op));
+    assert_eq!((bench.state.choice.view, selected.role(), selected.op()), (View::Role, role, op));
     bench.press(Char(' '));
-    assert!(bench.state.paused.is_none() && bench.state.shown.as_ref().unwrap().m.span.end > at);
+    assert!(
+        bench.state.record.paused.is_none() && bench.state.shown.figures.as_ref().unwrap().m.span.end > at
+    );
 
     // Failures stay in the log for longer than intervals are kept.
     let mut bench = Bench::new(120, 40);
@@ -64,8 +72,8 @@ fn an_entry_of_the_log_leads_to_its_time() {
     bench.seconds(2 * crate::top::trail::TICKS, &fixture::quiet());
     bench.keys("l");
     bench.press(Press::Enter);
-    assert_eq!(bench.state.message(), Some("what else was going on then is not kept any more"));
-    assert!(bench.state.paused.is_none());
+    assert_eq!(bench.state.message.text(), Some("what else was going on then is not kept any more"));
+    assert!(bench.state.record.paused.is_none());
 }
 
 fn two_servers() -> Bench {
@@ -88,24 +96,24 @@ const CHECKS: &[Check] = &[
         let mut bench = two_servers();
         for wanted in [Some(MYSQL), Some(MARIADB), None] {
             bench.press(Press::Tab);
-            assert_eq!(bench.state.scope.server, wanted);
+            assert_eq!(bench.state.choice.scope.server, wanted);
             let of_others = |row: &Row| wanted.is_some() && row.key.server() != wanted;
-            assert!(!bench.state.rows.iter().any(of_others));
+            assert!(!bench.state.shown.rows.iter().any(of_others));
         }
     }),
     (&[Press::BackTab], |_| {
         let mut bench = two_servers();
         bench.press(Press::BackTab);
-        assert_eq!(bench.state.scope.server, Some(MARIADB));
+        assert_eq!(bench.state.choice.scope.server, Some(MARIADB));
         bench.press(Press::BackTab);
-        assert_eq!(bench.state.scope.server, Some(MYSQL));
+        assert_eq!(bench.state.choice.scope.server, Some(MYSQL));
     }),
     (&[Char('W'), Char('7')], |keys| shows(keys, View::Write)),
     (&[Char('K')], |keys| {
         each(keys, nothing, |bench, key| {
-            assert_eq!(bench.state.overlay, Some(Overlay::Stacks));
+            assert_eq!(topic(bench), Some(Topic::Stacks));
             bench.press(Char('?'));
-            assert_eq!(bench.state.overlay, Some(Overlay::Help));
+            assert_eq!(topic(bench), Some(Topic::Help));
             bench.press(key);
             bench.press(key);
             assert_eq!(bench.state.overlay, None);
@@ -144,7 +152,7 @@ const CHECKS: &[Check] = &[
     }),
     (&[Press::PageDown, Ctrl('f')], |keys| {
         each(keys, with_many_files, |bench, _| {
-            let selection = &bench.state.table().selection;
+            let selection = &bench.state.choice.table().selection;
             assert_eq!(selection.index, bench.state.areas().page() - 1);
         });
     }),
@@ -155,7 +163,7 @@ const CHECKS: &[Check] = &[
         };
         each(keys, at_end, |bench, _| {
             let page = bench.state.areas().page();
-            assert_eq!(bench.state.table().selection.index, bench.state.rows.len() - page);
+            assert_eq!(bench.state.choice.table().selection.index, bench.state.shown.rows.len() - page);
         });
     }),
     (&[Press::Home, Char('g')], |keys| {
@@ -168,12 +176,12 @@ const CHECKS: &[Check] = &[
         let mut bench = two_servers();
         bench.keys("s");
         bench.press(Press::Enter);
-        assert_eq!((bench.state.view, bench.state.scope.server), (View::Role, Some(MYSQL)));
+        assert_eq!((bench.state.choice.view, bench.state.choice.scope.server), (View::Role, Some(MYSQL)));
         bench.press(Press::Enter);
-        assert_eq!((bench.state.view, bench.state.scope.role), (View::File, Some(Role::Redo)));
-        assert_eq!(bench.state.rows.len(), 2, "the two files of the redo log");
+        assert_eq!((bench.state.choice.view, bench.state.choice.scope.role), (View::File, Some(Role::Redo)));
+        assert_eq!(bench.state.shown.rows.len(), 2, "the two files of the redo log");
         bench.press(Press::Enter);
-        assert_eq!(bench.state.message(), Some("there is nothing below this row"));
+        assert_eq!(bench.state.message.text(), Some("there is nothing below this row"));
         an_entry_of_the_log_leads_to_its_time();
     }),
     (&[Press::Esc, Press::Backspace], |keys| {
@@ -184,25 +192,25 @@ const CHECKS: &[Check] = &[
             bench.press(Char(' '));
         };
         each(keys, narrowed, |bench, key| {
-            assert!(!bench.state.filter.is_on() && bench.state.scope.role == Some(Role::Redo));
+            assert!(!bench.state.choice.filter.is_on() && bench.state.choice.scope.role == Some(Role::Redo));
             bench.press(key);
-            assert_eq!((bench.state.scope.role, bench.state.view), (None, View::Role));
-            assert!(bench.state.paused.is_some());
+            assert_eq!((bench.state.choice.scope.role, bench.state.choice.view), (None, View::Role));
+            assert!(bench.state.record.paused.is_some());
             bench.press(key);
-            assert!(bench.state.paused.is_none() && bench.state.scope.server == Some(MYSQL));
+            assert!(bench.state.record.paused.is_none() && bench.state.choice.scope.server == Some(MYSQL));
             bench.press(key);
-            assert_eq!(bench.state.scope.server, None);
+            assert_eq!(bench.state.choice.scope.server, None);
             bench.press(key);
-            assert_eq!(bench.state.message(), Some("q quits"));
+            assert_eq!(bench.state.message.text(), Some("q quits"));
         });
     }),
     (&[Char('>'), Char('.')], |keys| {
         each(keys, nothing, |bench, key| {
-            assert_eq!(bench.state.table().sort.column, Column::Op);
+            assert_eq!(bench.state.choice.table().sort.column, Column::Op);
             assert_eq!(names(bench)[0], "directory", "fsync comes before fdatasync");
             (0..20).for_each(|_| bench.press(key));
             assert_eq!(
-                bench.state.table().sort.column,
+                bench.state.choice.table().sort.column,
                 Column::Figure(Figure::Errors),
                 "the last that sorts"
             );
@@ -213,10 +221,10 @@ const CHECKS: &[Check] = &[
             keys,
             |bench| bench.keys(">>>"),
             |bench, key| {
-                assert_eq!(bench.state.table().sort.column, Column::Figure(Figure::Rate));
+                assert_eq!(bench.state.choice.table().sort.column, Column::Figure(Figure::Rate));
                 assert_eq!(names(bench)[..2], ["redo", "binlog"]);
                 (0..20).for_each(|_| bench.press(key));
-                assert_eq!(bench.state.table().sort.column, Column::Name);
+                assert_eq!(bench.state.choice.table().sort.column, Column::Name);
             },
         );
     }),
@@ -235,26 +243,29 @@ const CHECKS: &[Check] = &[
             |bench| bench.keys("f"),
             |bench, key| {
                 bench.keys("IBD");
-                assert!(bench.state.rows.is_empty(), "upper case is told apart");
+                assert!(bench.state.shown.rows.is_empty(), "upper case is told apart");
                 (0..3).for_each(|_| bench.press(Press::Backspace));
-                assert_eq!(bench.state.rows.len(), 6);
+                assert_eq!(bench.state.shown.rows.len(), 6);
                 bench.keys("ib_redo[56]");
-                assert!(bench.state.rows.is_empty());
+                assert!(bench.state.shown.rows.is_empty());
                 bench.press(Press::Tab);
-                assert_eq!(bench.state.rows.len(), 2, "as a regular expression");
-                assert_eq!(bench.state.rows_before_filter, 6);
+                assert_eq!(bench.state.shown.rows.len(), 2, "as a regular expression");
+                assert_eq!(bench.state.shown.rows_before_filter, 6);
                 bench.press(Press::Enter);
-                assert!(bench.state.edit.is_none() && bench.state.filter.is_on());
+                assert!(bench.state.choice.edit.is_none() && bench.state.choice.filter.is_on());
                 // Begun again and given up, it is as it was.
                 bench.press(key);
                 bench.keys("x(");
-                assert!(bench.state.filter.error.is_some());
+                assert!(bench.state.choice.filter.error.is_some());
                 bench.press(Press::Esc);
-                assert_eq!((bench.state.filter.text.as_str(), bench.state.rows.len()), ("ib_redo[56]", 2));
+                assert_eq!(
+                    (bench.state.choice.filter.text.as_str(), bench.state.shown.rows.len()),
+                    ("ib_redo[56]", 2)
+                );
                 bench.press(key);
                 bench.press(Ctrl('u'));
                 bench.press(Press::Enter);
-                assert_eq!(bench.state.rows.len(), 6);
+                assert_eq!(bench.state.shown.rows.len(), 6);
             },
         );
     }),
@@ -283,34 +294,37 @@ const CHECKS: &[Check] = &[
         let mut bench = busy();
         bench.second(&many_files(200));
         bench.keys("f ");
-        let sum = |bench: &Bench| bench.state.rows.iter().map(|row| row.stats.count).sum::<u64>();
+        let sum = |bench: &Bench| bench.state.shown.rows.iter().map(|row| row.stats.count).sum::<u64>();
         keys.iter().for_each(|&key| bench.press(key));
         let before = sum(&bench);
-        assert_eq!((bench.state.rows.len(), before), (205, bench.state.summary().unwrap().total().count));
+        assert_eq!(
+            (bench.state.shown.rows.len(), before),
+            (205, bench.state.record.summary().unwrap().total().count)
+        );
         bench.second(&many_files(200));
         assert_eq!(sum(&bench), before);
         each(keys, nothing, |bench, key| {
-            assert_eq!(bench.state.rows[0].stats.count, u64::from(SECONDS) * 3_237);
+            assert_eq!(bench.state.shown.rows[0].stats.count, u64::from(SECONDS) * 3_237);
             bench.assert_shows("38,844");
             bench.assert_shows("since 03:00:00, 12.0 s");
             bench.press(key);
-            assert_eq!(bench.state.rows[0].stats.count, 3_237);
+            assert_eq!(bench.state.shown.rows[0].stats.count, 3_237);
         });
     }),
     (&[Char('0')], |keys| {
         each(keys, nothing, |bench, _| {
-            assert!(bench.state.cumulative);
+            assert!(bench.state.choice.cumulative);
             bench.seconds(2, &fixture::busy());
-            assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
+            assert_eq!(bench.state.shown.rows[0].stats.count, 2 * 3_237);
         });
         // What is paused was before: from now on is live.
         each(
             keys,
             |bench| bench.keys(" "),
             |bench, _| {
-                assert!(bench.state.cumulative && bench.state.paused.is_none());
+                assert!(bench.state.choice.cumulative && bench.state.record.paused.is_none());
                 bench.seconds(2, &fixture::busy());
-                assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
+                assert_eq!(bench.state.shown.rows[0].stats.count, 2 * 3_237);
             },
         );
         each(
@@ -320,22 +334,22 @@ const CHECKS: &[Check] = &[
                 bench.second(&fixture::busy());
             },
             |bench, _| {
-                assert_eq!(bench.state.rows.iter().map(|row| row.stats.count).sum::<u64>(), 0);
+                assert_eq!(bench.state.shown.rows.iter().map(|row| row.stats.count).sum::<u64>(), 0);
                 bench.seconds(2, &fixture::busy());
-                assert_eq!(bench.state.rows[0].stats.count, 2 * 3_237);
+                assert_eq!(bench.state.shown.rows[0].stats.count, 2 * 3_237);
             },
         );
     }),
     (&[Char(' '), Char('p')], |keys| {
         each(keys, nothing, |bench, key| {
-            assert!(bench.state.paused.is_some());
-            let before = bench.state.shown.as_ref().unwrap().tick;
+            assert!(bench.state.record.paused.is_some());
+            let before = bench.state.shown.figures.as_ref().unwrap().tick;
             bench.seconds(3, &fixture::quiet());
-            assert_eq!(bench.state.shown.as_ref().unwrap().tick, before);
-            assert_eq!(bench.state.rows[0].stats.count, 3_237);
+            assert_eq!(bench.state.shown.figures.as_ref().unwrap().tick, before);
+            assert_eq!(bench.state.shown.rows[0].stats.count, 3_237);
             bench.press(key);
-            assert_eq!(bench.state.shown.as_ref().unwrap().tick, before + 3);
-            assert_eq!(bench.state.rows[0].stats.count, 0);
+            assert_eq!(bench.state.shown.figures.as_ref().unwrap().tick, before + 3);
+            assert_eq!(bench.state.shown.rows[0].stats.count, 0);
         });
     }),
     (&[Press::Left], |keys| {
@@ -343,11 +357,11 @@ const CHECKS: &[Check] = &[
             keys,
             |bench| bench.second(&fixture::quiet()),
             |bench, key| {
-                assert_eq!(bench.state.paused.as_ref().unwrap().tick, SECONDS);
-                assert_eq!(bench.state.rows[0].stats.count, 3_237, "as it was");
+                assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, SECONDS);
+                assert_eq!(bench.state.shown.rows[0].stats.count, 3_237, "as it was");
                 (0..100).for_each(|_| bench.press(key));
-                assert_eq!(bench.state.paused.as_ref().unwrap().tick, 1);
-                assert_eq!(bench.state.message(), Some("this is the oldest that is kept"));
+                assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, 1);
+                assert_eq!(bench.state.message.text(), Some("this is the oldest that is kept"));
             },
         );
     }),
@@ -356,46 +370,46 @@ const CHECKS: &[Check] = &[
             keys,
             |bench| (0..3).for_each(|_| bench.press(Press::Left)),
             |bench, key| {
-                assert_eq!(bench.state.paused.as_ref().unwrap().tick, SECONDS - 2);
+                assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, SECONDS - 2);
                 bench.press(key);
                 bench.press(key);
                 bench.press(key);
-                assert_eq!(bench.state.paused.as_ref().unwrap().tick, SECONDS);
-                assert_eq!(bench.state.message(), Some("this is the newest; Space goes on"));
+                assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, SECONDS);
+                assert_eq!(bench.state.message.text(), Some("this is the newest; Space goes on"));
             },
         );
     }),
     (&[Char('{')], |keys| {
         let mut bench = Bench::busy(120, 40, 70);
         keys.iter().for_each(|&key| bench.press(key));
-        assert_eq!(bench.state.paused.as_ref().unwrap().tick, 10);
+        assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, 10);
     }),
     (&[Char('}')], |keys| {
         let mut bench = Bench::busy(120, 40, 70);
         bench.keys("{{");
         keys.iter().for_each(|&key| bench.press(key));
-        assert_eq!(bench.state.paused.as_ref().unwrap().tick, 61);
+        assert_eq!(bench.state.record.paused.as_ref().unwrap().tick, 61);
     }),
     (&[Char('+'), Char('=')], |keys| {
         each(keys, nothing, |bench, key| {
             assert!(matches!(bench.effects[..], [Effect::Interval(interval)] if interval == 2 * SECOND));
             bench.assert_shows("refresh 2 s");
             (0..20).for_each(|_| bench.press(key));
-            assert_eq!(bench.state.interval, 60 * SECOND);
+            assert_eq!(bench.state.tracing.interval, 60 * SECOND);
         });
     }),
     (&[Char('-')], |keys| {
         each(keys, nothing, |bench, key| {
             assert!(matches!(bench.effects[..], [Effect::Interval(interval)] if interval == SECOND / 2));
             (0..20).for_each(|_| bench.press(key));
-            assert_eq!(bench.state.interval, SECOND / 10);
+            assert_eq!(bench.state.tracing.interval, SECOND / 10);
         });
     }),
     (&[Char('[')], |keys| {
         each(keys, nothing, |bench, key| {
-            assert_eq!(bench.state.each, 2);
+            assert_eq!(bench.state.choice.each, 2);
             (0..20).for_each(|_| bench.press(key));
-            assert_eq!(bench.state.each, 20);
+            assert_eq!(bench.state.choice.each, 20);
         });
     }),
     (&[Char(']')], |keys| {
@@ -403,9 +417,9 @@ const CHECKS: &[Check] = &[
             keys,
             |bench| bench.keys("[["),
             |bench, key| {
-                assert_eq!(bench.state.each, 2);
+                assert_eq!(bench.state.choice.each, 2);
                 (0..3).for_each(|_| bench.press(key));
-                assert_eq!(bench.state.each, 1);
+                assert_eq!(bench.state.choice.each, 1);
             },
         );
     }),
@@ -434,7 +448,7 @@ const CHECKS: &[Check] = &[
     }),
     (&[Char('?'), Char('h'), F(1)], |keys| {
         each(keys, nothing, |bench, key| {
-            assert_eq!(bench.state.overlay, Some(Overlay::Help));
+            assert_eq!(topic(bench), Some(Topic::Help));
             bench.press(Char('q'));
             assert_eq!(bench.state.overlay, None);
             assert!(bench.effects.is_empty(), "that closed the help and nothing else");
@@ -502,9 +516,9 @@ fn every_key_of_the_filter_does_what_its_help_says() {
             keys,
             |bench| bench.keys("/redo"),
             |bench, key| {
-                let filter = &bench.state.filter;
+                let filter = &bench.state.choice.filter;
                 assert_eq!((filter.text.as_str(), filter.is_regex), (text, is_regex), "{key}");
-                assert_eq!(bench.state.edit.is_some(), is_typed, "{key}");
+                assert_eq!(bench.state.choice.edit.is_some(), is_typed, "{key}");
             },
         );
     }

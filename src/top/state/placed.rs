@@ -5,7 +5,7 @@ use crate::model::Op;
 use crate::render::columns::Column;
 use crate::top::cells::Format;
 use crate::top::layout::{self, Areas, Geometry, Plan, max_stuck_lines};
-use crate::top::overlay::{self, Overlay};
+use crate::top::overlay::{self, Topic};
 use crate::top::palette::Ink;
 use crate::top::stuck::{self, Stuck};
 
@@ -13,9 +13,9 @@ impl State {
     pub(crate) fn areas(&self) -> Areas {
         layout::areas(&Geometry {
             size: self.size,
-            view: self.view,
-            details: self.details,
-            rows: self.rows.len(),
+            view: self.choice.view,
+            details: self.choice.details,
+            rows: self.shown.rows.len(),
             stuck_lines: self.stuck_lines().len(),
         })
     }
@@ -24,37 +24,38 @@ impl State {
     pub fn columns(&self) -> Vec<Column> {
         // Kept for a row that has written before: a column that comes and goes with each interval cannot be
         // read.
-        let is_written = self.rows.iter().any(|row| row.op().is_some_and(Op::writes) || row.stats.bytes > 0);
-        self.view.columns(self.servers().len() > 1, self.cumulative, is_written)
+        let is_written =
+            self.shown.rows.iter().any(|row| row.op().is_some_and(Op::writes) || row.stats.bytes > 0);
+        self.choice.view.columns(self.servers().len() > 1, self.choice.cumulative, is_written)
     }
 
     pub fn format(&self) -> Format<'_> {
-        let shown = self.shown.as_ref();
+        let figures = self.shown.figures.as_ref();
         Format {
-            view: self.view,
-            units: self.units,
+            view: self.choice.view,
+            units: self.choice.units,
             style: self.style,
-            over: shown.map(|shown| shown.m.span.duration).unwrap_or_default(),
+            over: figures.map(|figures| figures.m.span.duration).unwrap_or_default(),
             stuck_after: self.options.stuck_after,
-            servers: shown.map_or(&[], |shown| &shown.m.servers),
+            servers: self.shown.servers(),
         }
     }
 
     /// The columns and cells that are seen.
     pub fn plan(&self) -> Plan {
         let areas = self.areas();
-        let table = self.table();
-        let first = table.selection.offset.min(self.rows.len());
-        let end = (first + areas.page()).min(self.rows.len());
+        let (table, rows) = (self.choice.table(), &self.shown.rows);
+        let first = table.selection.offset.min(rows.len());
+        let end = (first + areas.page()).min(rows.len());
         let room = usize::from(areas.rows.width);
-        layout::plan(&self.format(), &self.columns(), &self.rows[first..end], first, table.sort, room)
+        layout::plan(&self.format(), &self.columns(), &rows[first..end], first, table.sort, room)
     }
 
     /// Stuck syncs with all that is known of each.
     pub(crate) fn stuck_in_detail(&self) -> Vec<Stuck> {
         let several = self.servers().len() > 1;
         let stuck = self.stuck().into_iter().map(|sync| Stuck {
-            waiting: self.waiting(sync.tid).cloned(),
+            waiting: self.waits.of(sync.tid).cloned(),
             server: several.then(|| self.server_name(sync.server)),
             sync,
         });
@@ -67,13 +68,13 @@ impl State {
         stuck::all(&self.stuck_in_detail(), &self.style, columns, max_stuck_lines(self.size))
     }
 
-    /// Empty if nothing covers the table.
+    /// The lines that cover the table; none if nothing does.
     pub(crate) fn overlay_lines(&self) -> Vec<(String, Ink)> {
         let columns = usize::from(self.size.0);
-        match self.overlay {
+        match self.overlay.map(|overlay| overlay.topic) {
             None => Vec::new(),
-            Some(Overlay::Help) => overlay::help(&self.style, columns),
-            Some(Overlay::Stacks) => overlay::stacks(&self.stuck_in_detail(), &self.style, columns),
+            Some(Topic::Help) => overlay::help(&self.style, columns),
+            Some(Topic::Stacks) => overlay::stacks(&self.stuck_in_detail(), &self.style, columns),
         }
     }
 }

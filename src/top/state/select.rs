@@ -1,56 +1,30 @@
-//! Which row is selected: it stays selected while its place changes.
+//! What keys and mouse select.
 
 use super::State;
-use crate::render::rows::{Key, Row};
+use crate::render::rows::Row;
 use crate::top::event::{Mouse, MouseKind};
 use crate::top::layout::{Hit, hit};
 
 /// Rows that one notch of the wheel scrolls.
 const WHEEL: isize = 3;
 
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// None: whatever comes first.
-    pub(super) key: Option<Key>,
-    /// Where it is, or was last.
-    pub index: usize,
-    /// Rows above the screen.
-    pub offset: usize,
-}
-
 impl State {
     pub fn selected(&self) -> Option<&Row> {
-        self.rows.get(self.table().selection.index)
+        self.shown.rows.get(self.choice.table().selection.index)
     }
 
-    /// Finds the selected row at its new place and brings it on the screen.
     pub(super) fn place(&mut self) {
-        let key = self.table().selection.key.as_ref();
-        let index = match key {
-            None => Some(0),
-            Some(key) => self.rows.iter().position(|row| row.key == *key),
-        };
-        let last = self.rows.len().saturating_sub(1);
         let page = self.areas().page();
-        let rows = self.rows.len();
-        let selection = &mut self.table_mut().selection;
-        // A row that has gone is expected back; until then what has its place is selected.
-        selection.index = index.unwrap_or(selection.index).min(last);
-        let first = (selection.index + 1).saturating_sub(page);
-        selection.offset =
-            selection.offset.clamp(first, selection.index).min(rows.saturating_sub(page).max(first));
+        self.choice.table_mut().selection.place(&self.shown.rows, page);
     }
 
     pub(super) fn select(&mut self, index: usize) {
-        let index = index.min(self.rows.len().saturating_sub(1));
-        let key = self.rows.get(index).map(|row| row.key.clone());
-        let selection = &mut self.table_mut().selection;
-        (selection.key, selection.index) = (key, index);
+        self.choice.table_mut().selection.select(index, &self.shown.rows);
         self.place();
     }
 
     pub(super) fn move_by(&mut self, rows: isize) {
-        self.select(self.table().selection.index.saturating_add_signed(rows));
+        self.select(self.choice.table().selection.index.saturating_add_signed(rows));
     }
 
     pub(super) fn move_by_pages(&mut self, pages: isize) {
@@ -59,11 +33,12 @@ impl State {
     }
 
     fn hit(&self, x: u16, y: u16) -> Option<Hit> {
-        hit(&self.areas(), &self.plan().columns, self.table().selection.offset, self.rows.len(), (x, y))
+        let (offset, rows) = (self.choice.table().selection.offset, self.shown.rows.len());
+        hit(&self.areas(), &self.plan().columns, offset, rows, (x, y))
     }
 
     pub(super) fn mouse_at(&mut self, mouse: Mouse) {
-        if self.edit.is_some() {
+        if self.choice.edit.is_some() {
             return;
         }
         if self.overlay.is_some() {

@@ -4,10 +4,12 @@ use super::*;
 use crate::history::History;
 use crate::model::figures::Figure;
 use crate::model::fixture::{self, MYSQL};
-use crate::model::{Op, Role};
+use crate::model::{Interval, Op, Role};
 use crate::render::columns::Column;
-use crate::top::event::{Earlier, Mouse, MouseKind};
+use crate::top::event::{Earlier, Mouse, MouseKind, Waiting};
 use crate::top::fixture::{Bench, SECOND, stuck};
+use crate::top::overlay::Topic;
+use crate::top::view::Sort;
 use Press::Char;
 
 const SECONDS: u32 = 12;
@@ -19,7 +21,7 @@ fn busy() -> Bench {
 #[test]
 fn help_is_read_as_in_less_and_with_the_wheel() {
     let mut bench = Bench::busy(80, 24, 1);
-    let at = |bench: &Bench| bench.state.overlay_offset;
+    let at = |bench: &Bench| bench.state.overlay.unwrap().offset;
     bench.keys("?j");
     assert_eq!(at(&bench), 1);
     bench.keys("k G");
@@ -39,43 +41,43 @@ fn help_is_read_as_in_less_and_with_the_wheel() {
     bench.apply(Event::Resize(80, 200));
     assert_eq!(at(&bench), 0);
     bench.keys("g");
-    assert_eq!((at(&bench), bench.state.overlay), (0, Some(Overlay::Help)));
+    assert_eq!(bench.state.overlay, Some(Overlay::of(Topic::Help)));
 }
 
 #[test]
 fn threads_since_the_start_are_not_kept_of_the_past_which_is_said() {
     let mut bench = busy();
     bench.keys("tc");
-    assert!(!bench.state.rows.is_empty());
+    assert!(!bench.state.shown.rows.is_empty());
     bench.press(Press::Left);
     bench.assert_shows("Rows by thread are kept of each interval of the past, but not since the start.");
     bench.keys("c");
-    assert!(!bench.state.rows.is_empty());
+    assert!(!bench.state.shown.rows.is_empty());
 }
 
 #[test]
 fn a_key_without_meaning_says_so() {
     let mut bench = busy();
     bench.press(Char('x'));
-    assert_eq!(bench.state.message(), Some("x does nothing; ? shows every key"));
+    assert_eq!(bench.state.message.text(), Some("x does nothing; ? shows every key"));
     bench.wait(9 * SECOND);
-    assert_eq!(bench.state.message(), None, "it does not stay for ever");
+    assert_eq!(bench.state.message.text(), None, "it does not stay for ever");
 }
 
 #[test]
 fn the_selection_follows_the_row_wherever_it_moves() {
     let mut bench = busy();
     bench.keys("f<<");
-    assert_eq!(bench.state.table().sort.column, Column::Figure(Figure::Max));
+    assert_eq!(bench.state.choice.table().sort.column, Column::Figure(Figure::Max));
     bench.keys("jj");
     let name = bench.selected_name();
-    let place = bench.state.table().selection.index;
+    let place = bench.state.choice.table().selection.index;
     let mut m = fixture::busy();
     let at = m.files.iter().position(|row| name.ends_with(row.info.path.as_ref().unwrap().to_str().unwrap()));
     m.files[at.unwrap()].stats.merge(&fixture::stats(&[(1, 9_000_000_000)]));
     let (files, threads) = (m.files.clone(), m.threads.clone());
     bench.second(&fixture::with_files(m, files, threads));
-    assert_eq!((bench.selected_name(), bench.state.table().selection.index), (name.clone(), 0));
+    assert_eq!((bench.selected_name(), bench.state.choice.table().selection.index), (name.clone(), 0));
     assert_ne!(place, 0);
     // It is still selected when it was not there for a while.
     bench.keys("/nothing");
@@ -103,15 +105,15 @@ fn a_filter_leaves_every_figure_as_it_is() {
     let mut bench = busy();
     bench.keys("f");
     let before: Vec<(String, u64)> =
-        bench.state.rows.iter().map(|row| (row.name(&bench.state.style), row.stats.count)).collect();
+        bench.state.shown.rows.iter().map(|row| (row.name(&bench.state.style), row.stats.count)).collect();
     bench.keys("/binlog");
     bench.press(Press::Enter);
     bench.seconds(2, &fixture::busy());
-    let [row] = &bench.state.rows[..] else { panic!("{:?}", bench.state.rows) };
+    let [row] = &bench.state.shown.rows[..] else { panic!("{:?}", bench.state.shown.rows) };
     assert_eq!(row.stats.count, 2_980);
     bench.press(Press::Esc);
     let after: Vec<(String, u64)> =
-        bench.state.rows.iter().map(|row| (row.name(&bench.state.style), row.stats.count)).collect();
+        bench.state.shown.rows.iter().map(|row| (row.name(&bench.state.style), row.stats.count)).collect();
     assert_eq!(before, after);
 }
 
@@ -130,23 +132,26 @@ fn the_mouse_selects_rows_columns_and_groupings() {
     let heading = bench.lines()[usize::from(at.heading.y)].clone();
     let syncs = heading.chars().position(|c| c == '/').unwrap() as u16;
     press(&mut bench, syncs, at.heading.y);
-    assert_eq!(bench.state.table().sort, Sort { column: Column::Figure(Figure::Rate), reverse: false });
+    assert_eq!(
+        bench.state.choice.table().sort,
+        Sort { column: Column::Figure(Figure::Rate), reverse: false }
+    );
     press(&mut bench, syncs, at.heading.y);
-    assert!(bench.state.table().sort.reverse);
+    assert!(bench.state.choice.table().sort.reverse);
 
     let tabs = bench.lines()[usize::from(at.tabs.y)].clone();
     press(&mut bench, tabs.find("file").unwrap() as u16, at.tabs.y);
-    assert_eq!(bench.state.view, View::File);
+    assert_eq!(bench.state.choice.view, View::File);
     let wheel = |bench: &mut Bench, kind| {
         bench.apply(Event::Mouse(Mouse { column: 0, row: at.rows.y, kind }));
-        bench.state.table().selection.index
+        bench.state.choice.table().selection.index
     };
     assert_eq!(wheel(&mut bench, MouseKind::WheelDown), 3);
     assert_eq!(wheel(&mut bench, MouseKind::WheelUp), 0);
     // The help is not clicked through.
     bench.keys("?");
     press(&mut bench, 3, at.rows.y + 2);
-    assert_eq!(bench.state.table().selection.index, 0);
+    assert_eq!(bench.state.choice.table().selection.index, 0);
 }
 
 #[test]
@@ -169,7 +174,7 @@ fn stuck_threads_are_looked_at_now_and_then_and_no_others() {
     bench.second(&m);
     assert_eq!(bench.effects.len(), 1);
     bench.second(&fixture::quiet());
-    assert!(bench.state.waits.is_empty(), "it is not stuck any more");
+    assert!(bench.state.waits.known.is_empty(), "it is not stuck any more");
 }
 
 #[test]
@@ -181,10 +186,10 @@ fn another_session_goes_on_where_the_last_ended() {
     let event = bench.world.take();
     bench.apply(event);
     bench.second(&fixture::busy());
-    assert_eq!(bench.state.rows[0].stats.count, 3_237, "not less than nothing, and not all");
-    assert_eq!(bench.state.past.newest().unwrap().number, SECONDS + 1);
+    assert_eq!(bench.state.shown.rows[0].stats.count, 3_237, "not less than nothing, and not all");
+    assert_eq!(bench.state.record.past.newest().unwrap().number, SECONDS + 1);
     bench.keys("c");
-    assert_eq!(bench.state.rows[0].stats.count, 3_237);
+    assert_eq!(bench.state.shown.rows[0].stats.count, 3_237);
 }
 
 #[test]
@@ -208,10 +213,10 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
     for _ in 0..16 {
         bench.press(Press::Left);
     }
-    assert_eq!(bench.state.rows[0].stats.count, 3_237);
+    assert_eq!(bench.state.shown.rows[0].stats.count, 3_237);
     bench.assert_shows("PAUSED at 02:58:40, from the exporter's history");
     let redo = crate::render::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
-    assert_eq!(bench.state.past.trails.points(&redo).count(), 68);
+    assert_eq!(bench.state.record.past.trails.points(&redo).count(), 68);
 }
 
 #[test]
@@ -220,13 +225,13 @@ fn a_busy_log_whose_sync_hangs_is_busy_all_the_time() {
     let mut m = fixture::quiet();
     m.in_flight = vec![stuck(MYSQL, "/var/lib/mysql/#innodb_redo/#ib_redo5", 5 * SECOND)];
     bench.second(&m);
-    let redo = bench.state.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
+    let redo = bench.state.shown.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
     assert_eq!((redo.busy(SECOND), redo.in_flight), (Some(1.0), 1));
     bench.keys("f");
-    let stuck = bench.state.rows.iter().find(|row| row.in_flight == 1).unwrap();
+    let stuck = bench.state.shown.rows.iter().find(|row| row.in_flight == 1).unwrap();
     assert!(stuck.name(&bench.state.style).ends_with("#ib_redo5"));
     bench.second(&fixture::busy());
-    assert!(bench.state.rows.iter().all(|row| row.in_flight == 0));
+    assert!(bench.state.shown.rows.iter().all(|row| row.in_flight == 0));
 }
 
 #[test]
@@ -242,6 +247,6 @@ fn as_many_are_in_flight_in_the_past_as_were_then() {
     bench.assert_shows("0 in flight");
     bench.press(Press::Left);
     bench.assert_shows("12 in flight");
-    let redo = bench.state.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
+    let redo = bench.state.shown.rows.iter().find(|row| row.role() == Some(Role::Redo)).unwrap();
     assert_eq!(redo.in_flight, 12);
 }

@@ -120,7 +120,7 @@ pub fn run(
     });
     let View { state, source, .. } = view;
     source.abandon();
-    Ok(Ended { signal: ended?, summary: state.summary(), session: state.session().clone() })
+    Ok(Ended { signal: ended?, summary: state.record.summary(), session: state.record.session.clone() })
 }
 
 fn ask(exporter: Exporter, mail: Mail) {

@@ -1,0 +1,87 @@
+//! What the figures on the screen say, in sentences, and who else syncs where the servers do.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::State;
+use super::shown::Read;
+use crate::model::{Interval, ServerId};
+use crate::render::device;
+use crate::render::reading::{self, Sentence};
+use crate::render::{self, Paint};
+use crate::text::absence;
+
+/// What is read from the figures is read from those of so long a time: sentences that change every second are
+/// of no use.
+const READ_OVER: Duration = Duration::from_secs(10);
+/// A path in a sentence has so many columns at least.
+const LEAST_PATH: usize = 24;
+
+impl State {
+    pub(super) fn read(&self) -> Option<Read> {
+        let figures = self.shown.figures.as_ref()?;
+        if figures.m.span.duration.is_zero() {
+            return None;
+        }
+        // What is shown may be a part of a longer time.
+        let longer = |recent: Interval| {
+            let (in_flight, servers) = (figures.m.in_flight.clone(), figures.m.servers.clone());
+            let whole_disks = figures.m.whole_disks.clone();
+            (recent.span.duration > figures.m.span.duration)
+                .then(|| Arc::new(Interval { in_flight, servers, whole_disks, ..recent }))
+        };
+        let (recent, since_hang) = match self.choice.cumulative {
+            true => (None, None),
+            false => {
+                let recent = self.record.past.recent(figures.tick, READ_OVER).and_then(longer);
+                match self.record.past.recent_since_hang(figures.tick, READ_OVER) {
+                    None => (recent.clone(), recent),
+                    Some(since_hang) => (recent, longer(since_hang)),
+                }
+            }
+        };
+        let servers = self.servers();
+        let sentences = self.sentences(since_hang.as_ref().unwrap_or(&figures.m), &servers);
+        let with_devices = recent.as_ref().unwrap_or(&figures.m);
+        let devices = device::devices(with_devices, &servers);
+        let nobody = absence::neighbour(&with_devices.setup.net, &device::filesystems(&figures.m, &servers));
+        let duration = |m: &Option<Arc<Interval>>| m.as_ref().map(|m| m.span.duration);
+        Some(Read {
+            sentences,
+            sentences_over: duration(&since_hang),
+            devices_over: duration(&recent).unwrap_or(figures.m.span.duration),
+            devices_are_recent: recent.is_some(),
+            devices,
+            nobody,
+        })
+    }
+
+    fn sentences(&self, m: &Interval, servers: &[ServerId]) -> Vec<Sentence> {
+        let options = render::Options {
+            style: self.style,
+            stuck_after: self.options.stuck_after,
+            longest_path: Some((usize::from(self.size.0) / 3).max(LEAST_PATH)),
+            ..Default::default()
+        };
+        let mut sentences: Vec<Sentence> = Vec::new();
+        sentences.extend(reading::lost(m, &options));
+        // Those that do most, first.
+        let busy =
+            |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();
+        let mut servers = servers.to_vec();
+        servers.sort_by_key(|&id| Reverse::<u64>(busy(id)));
+        for &server in &servers {
+            // What is stuck has lines of its own.
+            let said = reading::of_server(m, server, &options);
+            let mut said: Vec<_> = said.into_iter().filter(|said| said.paint != Paint::Stuck).collect();
+            if servers.len() > 1 {
+                let name = self.server_name(server);
+                said.iter_mut().for_each(|said| said.text.insert_str(0, &format!("{name}: ")));
+            }
+            sentences.extend(said);
+        }
+        sentences.sort_by_key(|said| said.paint != Paint::Error);
+        sentences
+    }
+}
