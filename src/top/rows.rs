@@ -225,7 +225,7 @@ mod tests {
         let old = || (file(7, "/pg_wal/000000010000000000000001"), 0);
         let other = || (file(8, "/pg_wal/000000010000000000000003"), 5);
         let there = ("/pg_wal/000000010000000000000002".to_owned(), 1);
-        assert_eq!(with_idle(&renamed, &[old()]), [there.clone()]);
+        assert_eq!(with_idle(&renamed, &[old()]), std::slice::from_ref(&there));
         let more = ("/pg_wal/000000010000000000000003".to_owned(), 5);
         assert_eq!(with_idle(&renamed, &[old(), other()]), [there, more]);
     }
