@@ -23,7 +23,7 @@ use super::slots::Popped;
 use super::timer::TimerProbe;
 use super::unsynced::{Unsynced, UnsyncedFile};
 use super::wait::{WaitError, WaitPlan, WaitProbe};
-use super::{buckets, globals, net, programs, self_test};
+use super::{allocator, buckets, globals, net, programs, self_test};
 use crate::model::Op;
 
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
@@ -64,6 +64,7 @@ impl Probe {
     /// Loads and attaches as `config` says, and proves by calls of its own that they are counted.
     pub fn attach(config: &ProbeConfig) -> Result<Probe, AttachError> {
         let attached = attach::attach(config)?;
+        allocator::give_back();
         let maps = &attached.skel.maps;
         let events = Events::new(&maps.events)?;
         let rows = MappedArray::new(&maps.rows, size_of::<Row>())?;

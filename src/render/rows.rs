@@ -360,12 +360,8 @@ fn by_write(m: &Interval, mine: Wanted) -> Vec<Row> {
 }
 
 /// Files that had one path are one row.
-pub(crate) fn by_path(m: &Interval, mine: Wanted) -> Vec<Row> {
-    one_row_for_each_path(by_file(m, mine))
-}
-
-pub(crate) fn by_path_of_writes(m: &Interval, mine: Wanted) -> Vec<Row> {
-    one_row_for_each_path(by_write(m, mine))
+pub(crate) fn by_path<'a>(files: impl Iterator<Item = &'a FileRow>, key: fn(&FileRow) -> Key) -> Vec<Row> {
+    one_row_for_each_path(files.map(|row| Row::of_file(row, key(row))).collect())
 }
 
 pub(crate) fn by_thread(m: &Interval, mine: Wanted) -> Vec<Row> {

@@ -1,5 +1,5 @@
-//! Seconds as JSON, CSV and metrics have them, and moments in RFC 3339, in UTC. A clock that is wrong, or a recording, can have years for which that has no
-//! words: those become the nearest that it has.
+//! Seconds as JSON, CSV and metrics have them, and moments in RFC 3339, in UTC. A clock that is wrong, or a
+//! recording, can have years for which that has no words: those become the nearest that it has.
 
 use std::time::{Duration, SystemTime};
 

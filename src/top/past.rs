@@ -11,8 +11,8 @@ use super::rows::{Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
 use crate::history::{History, Options};
-use crate::model::{FileRow, Interval, Stats, ThreadRow};
-use crate::render::rows::{About, Key, Row};
+use crate::model::{FileRow, Interval, Op, Stats, ThreadRow};
+use crate::render::rows::{About, Key, Row, by_path};
 
 /// Files and threads whose last minutes are kept, of each interval: those that failed, then those that took
 /// most time.
@@ -201,9 +201,29 @@ fn most_important(m: &Interval, selected: Option<&Key>) -> Vec<Row> {
     kept.extend(rows(View::Server, m, &everything));
     kept.extend(most(rows(View::Neighbour, m, &everything), MOST_NEIGHBOURS, selected));
     kept.extend(most(rows(View::Thread, m, &everything), KEPT_APART, selected));
-    kept.extend(most(rows(View::File, m, &everything), KEPT_APART, selected));
-    kept.extend(most(rows(View::Write, m, &everything), KEPT_APART, selected));
+    kept.extend(most_files(&m.files, selected, Key::of_file));
+    if m.setup.ops.contains(&Op::Write) {
+        kept.extend(most_files(m.all_writes(), selected, Key::of_write));
+    }
     kept
+}
+
+/// Without a row for each of thousands of files: of those that are there, only the most important are looked
+/// at by path. Files that are gone may have had one path in turn, and be important together.
+fn most_files<'a>(
+    files: impl IntoIterator<Item = &'a FileRow>,
+    selected: Option<&Key>,
+    key: fn(&FileRow) -> Key,
+) -> Vec<Row> {
+    let (gone, mut here): (Vec<&FileRow>, Vec<_>) = files.into_iter().partition(|row| row.info.unlinked);
+    if here.len() > KEPT_APART {
+        let is_selected = |row: &FileRow| selected.is_some_and(|selected| *selected == key(row));
+        here.select_nth_unstable_by_key(KEPT_APART, |row| {
+            Reverse((is_selected(row), row.stats.error_count().min(1), row.stats.sum_ns))
+        });
+        here.truncate(KEPT_APART);
+    }
+    most(by_path(here.into_iter().chain(gone), key), KEPT_APART, selected)
 }
 
 fn most(mut rows: Vec<Row>, most: usize, selected: Option<&Key>) -> Vec<Row> {

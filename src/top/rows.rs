@@ -86,10 +86,10 @@ pub fn rows(view: View, m: &Interval, scope: &Scope) -> Vec<Row> {
     let mine: Wanted = &|server| scope.has(server);
     let mut rows = match view {
         View::Role => makers::by_role(m, mine),
-        View::File => makers::by_path(m, mine),
+        View::File => makers::by_path(m.files.iter().filter(|row| mine(row.server)), Key::of_file),
         // Without all of them, the durable ones are rows by file.
         View::Write if !m.setup.ops.contains(&Op::Write) => Vec::new(),
-        View::Write => makers::by_path_of_writes(m, mine),
+        View::Write => makers::by_path(m.all_writes().filter(|row| mine(row.server)), Key::of_write),
         View::Thread => makers::by_thread(m, mine),
         View::Server => makers::by_server(m, mine),
         View::Neighbour => makers::by_neighbour(m),
@@ -207,7 +207,7 @@ mod tests {
         let stats = fixture::stats(&[(1, 1_000)]);
         let row = fixture::row(MYSQL, inode, path, Role::Wal, Op::Fdatasync, stats);
         let m = fixture::with_files(fixture::quiet(), vec![row], Vec::new());
-        makers::by_path(&m, &|_| true).remove(0)
+        makers::by_path(m.files.iter(), Key::of_file).remove(0)
     }
 
     fn with_idle(shown: &[Row], idle: &[(Row, u64)]) -> Vec<(String, u64)> {

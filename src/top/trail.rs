@@ -230,7 +230,7 @@ mod tests {
         let path = format!("/f{inode}");
         let row = fixture::row(MYSQL, inode, &path, Role::Tablespace, Op::Fsync, fixture::stats(latencies));
         let m = fixture::with_files(fixture::quiet(), vec![row], Vec::new());
-        crate::render::rows::by_path(&m, &|_| true).remove(0)
+        crate::render::rows::by_path(m.files.iter(), Key::of_file).remove(0)
     }
 
     #[test]
