@@ -114,7 +114,33 @@ fn innermost(status: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::model::{Op, fixture};
+
+    #[test]
+    fn servers_that_answer_nobody_keep_the_askers_from_no_service_of_the_system() {
+        let directory = tempfile::tempdir().unwrap();
+        let [silent, answers] = ["silent", "answers"].map(|name| directory.path().join(name));
+        // Connections to it are made, and nobody takes them.
+        let _silent = UnixListener::bind(&silent).unwrap();
+        let listener = UnixListener::bind(&answers).unwrap();
+        let (tell, asked) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(listener.accept().is_ok()));
+        let pid = std::process::id();
+        let server = |start_ns, socket: &Path, uid| {
+            let server = fixture::server(ServerId { pid, start_ns }, "mysqld", "MySQL 9.7.4", 3306);
+            Arc::new(fixture::owned(Server { socket: Some(socket.into()), ..server }, uid))
+        };
+        let mut servers: Vec<_> = (0..40).map(|number| server(number, &silent, 4711)).collect();
+        servers.push(server(40, &answers, 112));
+        let threads = BTreeSet::from([Waits { pid, tid: pid, op: Op::Fsync }]);
+        let mut asker = Asker::new(ConnectOptions::default());
+        assert_eq!(asker.of(&threads, &servers), Whose::new());
+        assert_eq!(asked.recv_timeout(Duration::from_secs(3)), Ok(true));
+    }
 
     #[test]
     fn a_thread_has_the_id_of_its_own_namespace() {
