@@ -35,8 +35,9 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         let kept = most_important(rows, MOST_ROLES, |row| &row.stats, |row| owners.owner(row.server));
         rows.limit(&kept, |row| RoleRow { server: ServerId::NONE, ..row.clone() })
     };
-    let of_files =
-        |rows: &[FileRow], most| most_important(rows, most, |row| &row.stats, |row| owners.owner(row.server));
+    let of_files = |rows: &[Cow<FileRow>], most| {
+        most_important(rows, most, |row| &row.stats, |row| owners.owner(row.server))
+    };
     let (roles, write_roles) = (by_role(&interval.roles), by_role(&interval.write_roles));
     let in_flight = oldest_of_each_role(&interval.in_flight, &owners);
     let with_rows: BTreeSet<ServerId> = (roles.iter().chain(&write_roles).map(|row| row.server))
@@ -58,12 +59,14 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     let mut kept_files = Vec::with_capacity(kept.len());
     for (at, row) in all.iter().enumerate() {
         if kept.binary_search(&at).is_ok() {
-            kept_files.push(row.clone());
+            kept_files.push(row.clone().into_owned());
         } else {
             rest.add(row);
         }
     }
     let failures = &interval.failures;
+    let important_failures =
+        most_important(failures, MOST_FAILURES, |row| &row.stats, |row| owners.owner(row.server));
     let all_writes = one_for_each_path_of_gone(&interval.writes, MOST_WRITES);
     let written = of_files(&all_writes, MOST_WRITES);
     let mut devices = Vec::from_iter(interval.devices.iter().cloned());
@@ -84,13 +87,13 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         roles,
         files: kept_files.into(),
         rest,
-        failures: failures.limit(&of_files(failures, MOST_FAILURES), |row| FileRow {
+        failures: failures.limit(&important_failures, |row| FileRow {
             server: ServerId::NONE,
             target: Target::Gone(row.info.role),
             info: nameless(row.info.role),
             ..row.clone()
         }),
-        writes: written.into_iter().map(|at| all_writes[at].clone()).collect(),
+        writes: written.into_iter().map(|at| all_writes[at].clone().into_owned()).collect(),
         write_roles,
         threads: Table::default(),
         in_flight,
@@ -106,27 +109,25 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
 
 /// Where there are more than `most`: files that had one path one after the other and are gone, as one. A
 /// journal that is made anew for each transaction is as important as all of them.
-fn one_for_each_path_of_gone(files: &[FileRow], most: usize) -> Cow<'_, [FileRow]> {
-    if files.len() <= most || !files.iter().any(|row| row.info.unlinked) {
-        return Cow::Borrowed(files);
-    }
-    let mut all: Vec<FileRow> = Vec::with_capacity(files.len());
+fn one_for_each_path_of_gone(files: &[FileRow], most: usize) -> Vec<Cow<'_, FileRow>> {
+    let mut all: Vec<Cow<FileRow>> = Vec::with_capacity(files.len());
     let mut places = HashMap::new();
+    let are_too_many = files.len() > most;
     for row in files {
-        let is_gone = row.info.unlinked && matches!(row.target, Target::File(_));
+        let is_gone = are_too_many && row.info.unlinked && matches!(row.target, Target::File(_));
         if let Some(path) = row.info.path.as_deref().filter(|_| is_gone) {
             match places.entry((row.server, row.op, row.info.role, path)) {
                 Entry::Occupied(place) => {
                     let place: &usize = place.get();
-                    all[*place].stats.merge(&row.stats);
+                    all[*place].to_mut().stats.merge(&row.stats);
                     continue;
                 }
                 Entry::Vacant(place) => _ = place.insert(all.len()),
             }
         }
-        all.push(row.clone());
+        all.push(Cow::Borrowed(row));
     }
-    Cow::Owned(all)
+    all
 }
 
 /// Who answers for each server.

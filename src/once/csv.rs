@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::model::figures::{Figure, Value};
 use crate::model::{Interval, Op, ServerId, Target};
-use crate::render::rows::{About, File, Row, everyone, max_ns, nameless_file, path_bytes, rows};
+use crate::render::row::{About, File, Row, nameless_file, path_bytes};
+use crate::render::rows::{everyone, max_ns, rows};
 use crate::render::{By, Options};
 use crate::text::{errno, escape, length, rfc3339, seconds};
 

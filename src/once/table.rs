@@ -12,7 +12,8 @@ use crate::model::{
 };
 use crate::render::columns::Column;
 use crate::render::grid::{self, Align, Cell, layout};
-use crate::render::rows::{self, About, Key, Row, file_name, p99, rows_for_people, suffix};
+use crate::render::row::{About, Key, Row, file_name, suffix};
+use crate::render::rows::{self, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
 use crate::text::{absence, count, counted, duration, duration_in_words, errno, interval, rate};
 

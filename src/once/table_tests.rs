@@ -3,7 +3,7 @@
 use crate::model::Figure;
 use crate::model::figures::Fit;
 use crate::render::columns::Column;
-use crate::render::rows::{About, Key, Row};
+use crate::render::row::{About, Key, Row};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The line that says whose figures these are, and the syncs that are stuck, which stand above every table.
 
 use super::Options;
-use super::rows::Row;
+use super::row::Row;
 use super::style::{Paint, Style};
 use crate::model::{InFlight, Interval, Server, ServerId};
 use crate::text::{counted, duration_in_words, interval, rfc3339};

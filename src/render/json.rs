@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::json_figures::{Figures, by_name};
 use super::json_schema as schema;
-use super::rows::{About, Key, Row, everyone, rows};
+use super::row::{About, Key, Row};
+use super::rows::{everyone, rows};
 use super::{By, Options, reading};
 use crate::linux::mountinfo::format_device;
 use crate::model::durability;

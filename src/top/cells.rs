@@ -12,7 +12,7 @@ use crate::model::{Errors, Max, SATURATED, Server, ServerId};
 use crate::render::Style;
 use crate::render::columns::Column;
 use crate::render::header::clock;
-use crate::render::rows::{About, Row};
+use crate::render::row::{About, Row};
 use crate::text::{count, duration, duration_in_words, errno, rate};
 
 /// The unit of latencies.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::model::{InFlight, Interval, Op, Role, Server, ServerId};
-use crate::render::rows::{About, Key};
+use crate::render::row::{About, Key};
 
 #[derive(Debug, Default)]
 pub(crate) struct Hung<'a> {

@@ -12,7 +12,8 @@ use super::trail::{TICKS, Trails};
 use super::view::View;
 use crate::history::{History, Options};
 use crate::model::{FileRow, Interval, Op, Stats, ThreadRow};
-use crate::render::rows::{About, Key, Row, by_path};
+use crate::render::row::{About, Key, Row};
+use crate::render::rows::by_path;
 
 /// Files and threads whose last minutes are kept, of each interval: those that failed, then those that took
 /// most time.

@@ -9,7 +9,8 @@ use super::view::View;
 use crate::model::{InFlight, Interval, LogEntry, Op, Role, Server, ServerId, Stats};
 use crate::render::Style;
 use crate::render::device::used_by;
-use crate::render::rows::{self as makers, About, Key, Row, Wanted, file_name};
+use crate::render::row::{About, Key, Row, file_name, suffix};
+use crate::render::rows::{self as makers, Wanted};
 
 impl Row {
     /// How busy a log is that the server serialises, 0 to 1. One whose sync has been in flight all the time
@@ -35,7 +36,7 @@ impl Row {
     /// What is said behind its name.
     pub(crate) fn suffix(&self) -> String {
         match &self.about {
-            About::File(file) => makers::suffix(file),
+            About::File(file) => suffix(file),
             About::Server(Some(server)) if !server.alive => " (gone)".into(),
             _ => String::new(),
         }

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use super::hung::Hung;
 use crate::model::histogram::{BUCKETS, Histogram, STEPS};
 use crate::model::{Max, Stats};
-use crate::render::rows::{About, Key, Row};
+use crate::render::row::{About, Key, Row};
 
 /// Cells per power of two: a picture on a terminal has no room for more.
 pub(crate) const CELLS_PER_OCTAVE: usize = 4;

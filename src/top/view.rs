@@ -6,7 +6,8 @@ use clap::builder::PossibleValue;
 use crate::model::figures::{Figure, Fit};
 use crate::render::By;
 use crate::render::columns::Column;
-use crate::render::rows::{self, Key, Row};
+use crate::render::row::{Key, Row};
+use crate::render::rows;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum View {

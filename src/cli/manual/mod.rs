@@ -189,12 +189,12 @@ mod tests {
             ("10 to 40 ns", 21.0, measured("Added to each system call", "| fsynctop, tracepoint", 2)),
             ("80 ns", 80.0, measured("Added to each write", "| neighbour, write |", 5)),
             ("25 MB", 25.0, measured("fsynctop itself", "| fsynctop | 10 |", 4)),
-            ("41 MB", 41.0, measured("fsynctop itself", "| fsynctop | 10 |", 6)),
+            ("46 MB", 46.0, measured("fsynctop itself", "| fsynctop | 10 |", 6)),
             ("0.2 to 0.4 %", 0.3, measured("fsynctop itself", "| 9999 |", 2)),
         ];
         let live = [("1 to 6 %", 3.0, measured("fsynctop itself", "| 50000, in the live view", 2))];
         let explain = [("400 ns", 400.0, measured("The wait probes", "| the same as `explain` has them", 4))];
-        let check = [("41 MB", 41.0, measured("fsynctop itself", "| fsynctop | 10 |", 6))];
+        let check = [("46 MB", 46.0, measured("fsynctop itself", "| fsynctop | 10 |", 6))];
         let texts = [
             (&tracing::TRACING[..], &tracing[..]),
             (&[tracing::LIVE], &live),

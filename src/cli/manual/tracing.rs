@@ -45,7 +45,7 @@ pub(super) const TRACING: [&str; 2] = [
      tracepoints), and each write some 80 ns. Attached by tracepoints, every other system call of the host takes 10 to \
      40 ns longer, too; by fentry, none does. All of it is gone when fsynctop ends.",
     "The process itself takes 0.2 to 0.4 % of one processor at an interval of a second, and some 25 MB of memory; its maps \
-     take 41 MB of kernel memory. docs/overhead.md has all figures, and how they were measured.",
+     take 46 MB of kernel memory. docs/overhead.md has all figures, and how they were measured.",
 ];
 pub(super) const LIVE: &str = "With 50,000 syncs a second of 5,000 files, the live view takes 1 to 6 % of one processor, depending on the machine.";
 pub(super) const WAITS: &str = "Beside that, hooks of the scheduler make each switch from one thread to another take some 400 ns longer, \

@@ -56,7 +56,7 @@ pub(super) const CHECK: Manual = Manual {
         DEFAULTS,
     ],
     environment: &[NO_COLOR],
-    costs: &["A second or two of processor time, and 41 MB of kernel memory while each way is tried."],
+    costs: &["A second or two of processor time, and 46 MB of kernel memory while each way is tried."],
     see_also: &["capabilities(7)"],
     brief: Some(&["output", "color", "pid", "comm", "cgroup", "all", "ops", "attach", "verbose", "roles"]),
     brief_examples: 2,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::scene::{Scene, Sentence};
 use crate::model::durability;
 use crate::model::{Amount, Effect, Errors, FileRow, Interval, Lost, Op, Server, ServerId, Target, words};
-use crate::render::rows::nameless;
+use crate::render::row::nameless;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
 use crate::text::absence::{self, Seen};

@@ -1,7 +1,7 @@
 //! Which columns fit beside each other, and how wide each is.
 
 use crate::render::columns::Column;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 use crate::text::width;
 use crate::top::cells::{Cell, Format, cell, short_server};
 use crate::top::view::Sort;

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::pen::Pen;
 use crate::model::figures::Figure;
 use crate::render::columns::Column;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 use crate::text::{count, width};
 use crate::top::cells::{Cell, Format, cell_of_log, short_server};
 use crate::top::palette::Ink;

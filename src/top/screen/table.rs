@@ -4,7 +4,7 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use crate::render::columns::Column;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 use crate::text::{end_of_path, shorten_middle, width};
 use crate::top::cells::Cell;
 use crate::top::heatmap::{Scale, Span, heights};

@@ -4,7 +4,7 @@ use super::State;
 use crate::model::LogEntry;
 use crate::render::columns::Column;
 use crate::render::header::clock;
-use crate::render::rows::{About, Key};
+use crate::render::row::{About, Key};
 use crate::text;
 use crate::top::event::{Effect, Extras};
 use crate::top::keys::Action;

@@ -2,7 +2,7 @@
 
 use super::selection::Selection;
 use crate::render::columns::Column;
-use crate::render::rows::Key;
+use crate::render::row::Key;
 use crate::top::cells::Units;
 use crate::top::filter::Filter;
 use crate::top::keys::{EditAction, Press, edit_action};

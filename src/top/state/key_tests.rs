@@ -7,7 +7,7 @@ use crate::model::Role;
 use crate::model::figures::Figure;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::render::columns::Column;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 use crate::top::event::Extras;
 use crate::top::fixture::{Bench, SECOND, many_files};
 use crate::top::keys::{EDIT_KEYS, KEYS};

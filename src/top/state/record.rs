@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::history::Troubles;
 use crate::live::Published;
 use crate::model::{Interval, Snapshot};
-use crate::render::rows::Key;
+use crate::render::row::Key;
 use crate::top::event::Earlier;
 use crate::top::past::{Past, Tick};
 use crate::verdict::OfServer;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::State;
 use super::record::Figures;
 use crate::model::{Interval, ServerId};
-use crate::render::rows::{About, Key, Row};
+use crate::render::row::{About, Key, Row};
 use crate::top::rows::{self, process_name};
 use crate::top::view::View;
 

@@ -1,7 +1,7 @@
 //! What keys and mouse select.
 
 use super::State;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 use crate::top::event::{Mouse, MouseKind};
 use crate::top::layout::{Hit, hit};
 

@@ -1,6 +1,6 @@
 //! The selection: a row that stays selected while its place changes.
 
-use crate::render::rows::{Key, Row};
+use crate::render::row::{Key, Row};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Selection {

@@ -7,7 +7,7 @@ use super::record::Figures;
 use crate::model::{Server, ServerId};
 use crate::render::device::Device;
 use crate::render::reading::Sentence;
-use crate::render::rows::Row;
+use crate::render::row::Row;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shown {

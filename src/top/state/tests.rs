@@ -215,7 +215,7 @@ fn what_an_exporter_remembers_can_be_stepped_into() {
     }
     assert_eq!(bench.state.shown.rows[0].stats.count, 3_237);
     bench.assert_shows("PAUSED at 02:58:40, from the exporter's history");
-    let redo = crate::render::rows::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
+    let redo = crate::render::row::Key::Role(MYSQL, Role::Redo, Op::Fdatasync);
     assert_eq!(bench.state.record.past.trails.points(&redo).count(), 68);
 }
 
