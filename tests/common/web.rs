@@ -430,7 +430,7 @@ pub fn authorized(name: &str, password: &str) -> String {
 
 /// A web configuration file with these users, each with their name as the password.
 pub fn users_file(directory: &Path, names: &[&str]) -> PathBuf {
-    let lines = names.iter().map(|name| format!("  {name}: {}\n", bcrypt::hash(name, 8).unwrap()));
+    let lines = names.iter().map(|name| format!("  {name}: {}\n", bcrypt::hash(name, 10).unwrap()));
     let path = directory.join("web.yml");
     std::fs::write(&path, format!("basic_auth_users:\n{}", lines.collect::<String>())).unwrap();
     path

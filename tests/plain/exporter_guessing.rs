@@ -19,7 +19,7 @@ fn answered_while_guessing(source: Ipv4Addr) {
     let server = Arc::new(server);
     let guessing = {
         let server = server.clone();
-        Guessers::start(30, move |_| server.connect_from(GUESSER))
+        Guessers::start(60, move |_| server.connect_from(GUESSER))
     };
     let before = guessing.guesses();
     for name in RIGHT {

@@ -2,12 +2,12 @@
 //! waits for least. Whether a name exists plays no part in the order: whoever sends two names at once would
 //! learn from it which of them does. Pure but for the channels.
 //!
-//! A semaphore would be simpler, and would let guessers keep out a client whose right password is not
-//! remembered yet. If everybody waits in the order of arrival, that client waits for one check and one pause
-//! for each of the other connections, which takes longer than there is for an answer. If the pause only
-//! delayed the answer, guessing would take a whole processor, and the checks alone would take too long where
-//! the hashes are costly. If only a few could wait, guessers would take each place as it becomes free.
-//! tests/plain/exporter_guessing.rs has such guessers.
+//! A semaphore with a fixed pause after a wrong password is simpler, and was tried against
+//! tests/plain/exporter_guessing.rs: with sixty guessing connections, a client whose right password is not
+//! remembered yet waits for sixty checks and sixty pauses, and got no answer within the nine seconds that there
+//! are for one, with a pause of 100 ms, with one of 200 ms, and with one that delays only the answer. The
+//! last would also give a whole processor to guessing. If only a few could wait, guessers would take each
+//! place as it becomes free.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

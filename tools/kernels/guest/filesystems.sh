@@ -22,7 +22,15 @@ mount -t btrfs /dev/vdd /mnt/btrfs
 for subvolume in one two; do btrfs subvolume create /mnt/btrfs/$subvolume >/dev/null; done
 mount -t overlay -o lowerdir=/mnt/ext4/lower,upperdir=/mnt/ext4/upper,workdir=/mnt/ext4/work overlay /mnt/overlay
 ls /sys/kernel/btf >/out/described
-for mode in $MODES; do
-  step $mode fsynctop once --output json --attach $mode -- sh /t/filesystems.sh load
-  for file in one two first second; do mv /out/$file.load /out/$mode.$file.load; done
-done
+# see NAME MODE: what is measured of the load, by way of $AS
+see() {
+  step $1 $AS fsynctop once --output json --attach $2 -- sh /t/filesystems.sh load
+  for file in one two first second; do mv /out/$file.load /out/$1.$file.load; done
+}
+AS=
+for mode in $MODES; do see $mode $mode; done
+# As the shipped unit runs: libbpf may not ask for the types of modules then (BPF_BTF_GET_NEXT_ID).
+chmod -R 777 /mnt /out
+echo 2 >/proc/sys/kernel/perf_event_paranoid
+with $MINIMUM
+for mode in $MODES; do see minimum-$mode $mode; done

@@ -1,5 +1,5 @@
 //! Filesystems that are modules of the kernel: their files are told apart, too, by what only the modules'
-//! types tell.
+//! types tell, as root and with the capabilities of the shipped unit.
 
 use std::collections::BTreeMap;
 
@@ -27,23 +27,25 @@ pub fn expect(guest: &Guest, outcome: &Outcome, findings: &mut Findings) {
         }
         Ok(())
     });
-    for mode in guest.modes() {
-        findings.run(mode, |findings| one_mode(outcome, mode, findings));
+    for &mode in guest.modes() {
+        for name in [mode.to_owned(), format!("minimum-{mode}")] {
+            findings.run(&name, |findings| one_run(outcome, mode, &name, findings));
+        }
     }
 }
 
-fn one_mode(outcome: &Outcome, mode: &str, findings: &mut Findings) -> Result<()> {
-    let complaints = outcome.text(&format!("{mode}.err"))?;
+fn one_run(outcome: &Outcome, mode: &str, name: &str, findings: &mut Findings) -> Result<()> {
+    let complaints = outcome.text(&format!("{name}.err"))?;
     findings
-        .check(outcome.status(mode)? == 0 && complaints.is_empty(), || format!("it complains: {complaints}"));
-    let measured = outcome.json(&format!("{mode}.out"))?;
+        .check(outcome.status(name)? == 0 && complaints.is_empty(), || format!("it complains: {complaints}"));
+    let measured = outcome.json(&format!("{name}.out"))?;
     attached_as(mode, &text(&measured["attach"]), findings)?;
     nothing_is_lost(&measured, findings);
 
     let mut expected = BTreeMap::new();
     let mut inodes = BTreeMap::<_, Vec<_>>::new();
-    for (name, filesystem) in LOADS {
-        let load = outcome.load(&format!("{mode}.{name}"))?;
+    for (part, filesystem) in LOADS {
+        let load = outcome.load(&format!("{name}.{part}"))?;
         for file in rows(&load["files"]) {
             let inode = number(&file["inode"]);
             inodes.entry(filesystem).or_default().push(inode);

@@ -81,7 +81,7 @@ fn faults(seen: &[(Guest, Outcome)]) -> Result<String> {
 
 /// Where what the programs read is described in modules.
 fn filesystems(seen: &[(Guest, Outcome)]) -> Result<String> {
-    let mut text = "\n## Filesystems that are modules\n\nIn each mode, to the call: two files of one inode number in two subvolumes of btrfs are two rows, \
+    let mut text = "\n## Filesystems that are modules\n\nIn each mode, as root and with the capabilities of the shipped unit, to the call: two files of one inode number in two subvolumes of btrfs are two rows, \
                     two files that had one inode number one after the other below an overlay \
                     (upper layer on ext4) are two rows; device numbers are those that `stat` shows.\n\n"
         .to_owned();
