@@ -88,7 +88,8 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
             return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
         }
     }
-    let troubles = history.troubles(length, |server| pids.is_empty() || pids.contains(&server.pid));
+    let troubles = history
+        .troubles(length, arguments.stuck_after, |server| pids.is_empty() || pids.contains(&server.pid));
     say_what_is_missing(&history, length, all.span.duration);
 
     let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };

@@ -21,10 +21,11 @@ use super::shell;
 use super::signals::End;
 use super::standing::{self, Standing};
 use crate::engine::engines::Engines;
+use crate::history::Troubles;
 use crate::history::remote;
 use crate::live::{Change, CpuWatch};
 use crate::model::{Interval, Snapshot};
-use crate::once::render;
+use crate::once::{self, render};
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::who::filter::TargetFilter;
@@ -353,8 +354,10 @@ impl Run<'_> {
                 }
                 self.sampler.snapshot()?
             };
-            sink.write(&Interval::between(&earlier, &later))?;
+            let measurement = Interval::between(&earlier, &later);
+            sink.write(&measurement)?;
             if is_last {
+                sink.finish(&measurement)?;
                 return Ok(status);
             }
             earlier = later;
@@ -408,6 +411,8 @@ struct Sink {
     file: Option<OutputFile>,
     series: bool,
     written: usize,
+    /// What went wrong in all that was written.
+    session: Troubles,
 }
 
 impl Sink {
@@ -435,7 +440,8 @@ impl Sink {
         };
         let fail_on = arguments.fail_on.clone();
         let standing = Standing::ask(&arguments.socket);
-        Ok(Sink { options, fail_on, standing, condition: false, file, series, written: 0 })
+        let session = Troubles::new(arguments.stuck_after);
+        Ok(Sink { options, fail_on, standing, condition: false, file, series, written: 0, session })
     }
 
     /// Which conditions hold, in the form that goes behind a table; in JSON and beside a CSV it has another.
@@ -492,13 +498,26 @@ impl Sink {
         let mut text = Vec::new();
         render(measurement, &self.options, &mut text).context("cannot render")?;
         text.extend_from_slice(said.as_bytes());
+        self.session.record(measurement);
+        self.put(&text)
+    }
+
+    /// What is to be said of a series as a whole. `last`: its last measurement.
+    fn finish(&mut self, last: &Interval) -> anyhow::Result<()> {
+        if self.written < 2 || self.options.output != Output::Table {
+            return Ok(());
+        }
+        self.put(once::series(&self.session, last, &self.options).as_bytes())
+    }
+
+    fn put(&mut self, text: &[u8]) -> anyhow::Result<()> {
         if let Some(file) = &mut self.file {
-            let Err(error) = file.write(&text) else { return Ok(()) };
-            print(&text)?;
+            let Err(error) = file.write(text) else { return Ok(()) };
+            print(text)?;
             let message = format!("{}; the measurement is printed instead", causes(error.chain()));
             return Err(Exit { status: FAILED, message }.into());
         }
-        print(&text)
+        print(text)
     }
 }
 

@@ -178,6 +178,13 @@ fn said() -> Vec<(&'static str, String)> {
     let files = record("UNSYNCED_FILES");
     say!("docs/unsynced.md", "or {} of one [owner]", n(files / 8.0 * 7.0));
     say!("docs/unsynced.md", "When fewer than {} would be free", n(files / 16.0 * 3.0));
+    let incident = |name| of("history/incidents.rs", name);
+    say!("docs/verdicts.md", "with less than {} s between them are one", n(incident("JOINED_WITHIN")));
+    say!("docs/verdicts.md", "at least {} times its usual one and at least {} ms, for {} s", n(incident("SLOW_TIMES")), n(1e3 * incident("SLOW_FROM")), n(incident("SLOW_FOR")));
+    say!("docs/verdicts.md", "a log is busy for {} % of the time, for {} s", n(100.0 * SATURATED), n(incident("SATURATED_FOR")));
+    say!("docs/verdicts.md", "it is known from the {} on", if of("history/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
+    say!("docs/verdicts.md", "({} threads of a server, {} in all)", n(of("sampler/running.rs", "WAITS_OF_SERVER")), n(of("sampler/running.rs", "WAITS")));
+    say!("docs/verdicts.md", "At most {} incidents are kept", n(incident("MAX_KEPT")));
     say!("docs/verdicts.md", "up to {one} of each user in a queue of their own");
     let per_second_accepted = n(1.0 / limits::ACCEPTED.each.as_secs_f64());
     say!("docs/verdicts.md", "of {}, which is emptied {per_second_accepted} times a second", n(of("cli/exporter.rs", "WAITING")));

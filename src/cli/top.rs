@@ -25,6 +25,9 @@ use crate::text::causes;
 use crate::top::terminal::{self, Screen};
 use crate::top::{Colors, Earlier, Extras, Options, Start, StartError, View};
 
+/// The log of the live view has syncs from this on; what is shorter is in the figures.
+const SLOW_FROM: Duration = Duration::from_millis(10);
+
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What to show")]
 pub(crate) struct Top {
@@ -96,6 +99,7 @@ fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitC
         unicode: style.unicode,
         colors,
         stuck_after: top.stuck_after,
+        slow_from: SLOW_FROM,
         waits_for: session.selection.describe(),
         interval: top.interval,
         view: top.by,

@@ -6,6 +6,7 @@ mod any;
 mod bytes;
 pub(crate) mod deadline;
 mod dictionary;
+mod incidents;
 mod json;
 mod limit;
 mod packed;
@@ -14,7 +15,7 @@ pub mod series;
 #[cfg(test)]
 mod tests;
 mod troubles;
-mod worst;
+mod usual;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,12 +23,12 @@ use std::time::{Duration, SystemTime};
 
 use crate::model::{Interval, Setup};
 
+pub(crate) use incidents::{Incident, Incidents, What};
 pub use json::ReadError;
 pub(crate) use json::SCHEMA;
 use limit::limited;
 use packed::{Packed, Tables, wall_clock};
-pub use troubles::{Busy, Longest, Troubles};
-pub(crate) use worst::{What, WorstMoment};
+pub use troubles::Troubles;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {

@@ -92,6 +92,8 @@ pub(crate) struct PackedPending {
     pub path: Option<PathBuf>,
     pub age_ns: u64,
     pub age_is_minimum: bool,
+    #[serde(default)]
+    pub waits_for: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,7 +218,18 @@ impl Tables {
                 .in_flight
                 .iter()
                 .map(|sync| {
-                    let InFlight { server, tid, thread, op, role, path, age, age_is_minimum, count } = sync;
+                    let InFlight {
+                        server,
+                        tid,
+                        thread,
+                        op,
+                        role,
+                        path,
+                        age,
+                        age_is_minimum,
+                        count,
+                        waits_for,
+                    } = sync;
                     PackedPending {
                         count: *count,
                         server: servers.hold(server, unknown(*server)),
@@ -227,6 +240,7 @@ impl Tables {
                         path: path.clone(),
                         age_ns: nanoseconds(*age),
                         age_is_minimum: *age_is_minimum,
+                        waits_for: waits_for.clone(),
                     }
                 })
                 .collect(),
@@ -286,6 +300,7 @@ impl Tables {
                 age: Duration::from_nanos(row.age_ns),
                 age_is_minimum: row.age_is_minimum,
                 count: row.count,
+                waits_for: row.waits_for,
             })
         });
         let neighbours = packed.neighbours.into_iter().map(|row| {

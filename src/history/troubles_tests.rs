@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::history::{Options, What};
+use crate::model::InFlight;
 use crate::model::fixture::*;
+
+const HANGS: Duration = Duration::from_secs(1);
 
 fn second(number: u64, files: Vec<FileRow>, in_flight: Vec<InFlight>) -> Interval {
     let mut m = Interval { in_flight, ..with_files(quiet(), files, Vec::new()) };
@@ -29,32 +32,13 @@ fn at(number: u64) -> SystemTime {
 
 /// The same by both ways: as a session, and out of a history.
 fn both(moments: &[Interval]) -> [Troubles; 2] {
-    let mut session = Troubles::default();
+    let mut session = Troubles::new(HANGS);
     let mut history = History::new(Options::default());
     for m in moments {
         session.record(m);
         history.push(m);
     }
-    [session, history.troubles(Duration::from_secs(600), |_| true)]
-}
-
-#[test]
-fn a_stall_is_known_after_it_ended_with_its_file_and_its_end() {
-    let hung = |age| vec![in_flight(Role::Redo, "/d/#ib_redo7", Duration::from_secs(age))];
-    let mut moments: Vec<_> = (0..10).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())).collect();
-    moments.extend((10..35).map(|n| second(n, Vec::new(), hung(n - 9))));
-    for troubles in both(&moments) {
-        let [longest] = troubles.longest(Duration::from_secs(1))[..] else { panic!("{troubles:?}") };
-        assert_eq!((longest.duration().as_secs(), longest.ended, longest.is_minimum), (25, false, true));
-    }
-    moments.push(second(35, vec![redo(&[(1, 25_300_000_000)])], Vec::new()));
-    moments.extend((36..60).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())));
-    for troubles in both(&moments) {
-        let [longest] = troubles.longest(Duration::from_secs(1))[..] else { panic!("{troubles:?}") };
-        assert_eq!((longest.took.ns, longest.ended, longest.is_minimum), (25_300_000_000, true, false));
-        assert_eq!((longest.path.as_deref(), longest.seen), (Some("/d/#ib_redo7".as_ref()), at(36)));
-        assert!(troubles.busy().is_empty(), "it hung, it was not busy: {:?}", troubles.busy());
-    }
+    [session, history.troubles(Duration::from_secs(600), HANGS, |_| true)]
 }
 
 #[test]
@@ -79,7 +63,7 @@ fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
         assert_eq!(troubles.possibly_lost, [((server, role), 350)].into());
         assert_eq!(troubles.unsynced_dropped, 11);
     }
-    let mut session = Troubles::default();
+    let mut session = Troubles::new(HANGS);
     for pid in 1..5_000 {
         let server = ServerId { pid, start_ns: 1 };
         session.record(&moment(0, vec![UnsyncedRow { server, ..lost(1, 1) }], 0));
@@ -89,7 +73,7 @@ fn what_may_be_lost_is_the_most_of_any_moment_and_what_had_no_room_is_a_sum() {
 
 #[test]
 fn every_failure_is_remembered_however_long_ago_and_its_files_up_to_a_number() {
-    let mut session = Troubles::default();
+    let mut session = Troubles::new(HANGS);
     session.record(&second(0, vec![failing(1, libc::EIO)], Vec::new()));
     for number in 1..2_000 {
         session.record(&second(number, vec![failing(number, libc::ENOSPC)], Vec::new()));
@@ -123,15 +107,15 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
         assert_eq!(of(&troubles.writeback), ([(libc::EIO, 1), (libc::ENOSPC, 1)].into(), Some(at(3))));
         assert_eq!(of(&troubles.others_writeback), (eio.clone(), Some(at(2))));
         assert_eq!(of(&troubles.failed_writes), ([(libc::ENOSPC, 1)].into(), Some(at(2))));
-        let worst = troubles.worst_moments();
-        let told: Vec<_> = worst.iter().filter(|moment| matches!(moment.what, What::Failed(_))).collect();
-        assert_eq!(told.len(), 3, "{worst:?}");
-        assert_eq!((told[0].op, &told[0].what), (Some(Op::Writeback), &What::Failed(eio)));
+        let told = troubles.incidents.list();
+        assert!(told.iter().all(|incident| incident.what == What::Failure), "{told:?}");
+        let servers: Vec<ServerId> = told.iter().map(|incident| incident.server).collect();
+        assert_eq!(servers, [ServerId::NONE, MYSQL]);
     }
     // Of other servers nothing is said; what is nobody's concerns each of them.
     let mut history = History::new(Options::default());
     moments.iter().for_each(|m| history.push(m));
-    let others = history.troubles(Duration::from_secs(600), |server| server == MARIADB);
+    let others = history.troubles(Duration::from_secs(600), HANGS, |server| server == MARIADB);
     assert_eq!((others.writeback.errors.len(), others.others_writeback.errors.len()), (0, 1));
     // It can be sent, and a history of an earlier version has none.
     let text = serde_json::to_string(&history).unwrap();
@@ -158,86 +142,15 @@ fn thousands_of_files_with_failures_take_little_of_a_moment_and_none_is_lost() {
 }
 
 #[test]
-fn how_long_a_log_was_saturated_and_when_longest() {
-    let busy = |n, ns| second(n, vec![redo(&[(1_000, ns)])], Vec::new());
-    let mut moments: Vec<_> = (0..20).map(|n| busy(n, 100_000)).collect();
-    moments.extend((20..25).map(|n| busy(n, 900_000)));
-    moments.extend((25..30).map(|n| busy(n, 100_000)));
-    moments.extend((30..330).map(|n| busy(n, 990_000)));
-    for troubles in both(&moments) {
-        let [(server, role, busy)] = troubles.busy()[..] else { panic!("{troubles:?}") };
-        assert_eq!((server, role, busy.total.as_secs()), (MYSQL, Role::Redo, 305));
-        assert_eq!(busy.longest.span, Some((at(30), at(330))));
-        assert!((busy.longest.share() - 0.99).abs() < 0.001, "{busy:?}");
-    }
-}
-
-#[test]
 fn a_window_knows_nothing_of_what_was_before_it_or_of_other_servers() {
     let mut history = History::new(Options::default());
     let slow = vec![row(MARIADB, 9, "/m/ib_logfile0", Role::Redo, Op::Fsync, stats(&[(1, 8_000_000_000)]))];
     history.push(&second(0, vec![failing(1, libc::EIO)], Vec::new()));
     history.push(&second(1, slow, Vec::new()));
     history.push(&second(2, vec![redo(&[(1, 1_000)])], Vec::new()));
-    let last = history.troubles(Duration::from_secs(2), |_| true);
+    let last = history.troubles(Duration::from_secs(2), HANGS, |_| true);
     assert_eq!((last.failures(), last.duration.as_secs(), last.count), (0, 2, 2));
-    assert_eq!(last.longest(Duration::from_secs(1)).len(), 1);
-    let one = history.troubles(Duration::from_secs(2), |server| server == MYSQL);
-    assert!(one.longest(Duration::from_secs(1)).is_empty() && one.count == 1, "{one:?}");
-}
-
-#[test]
-fn the_worst_moments_have_their_time_and_their_file() {
-    let mut moments: Vec<_> = (0..40).map(|n| second(n, vec![redo(&[(9, 1_000_000)])], Vec::new())).collect();
-    let other = row(MYSQL, 2, "/d/#ib_redo8", Role::Redo, Op::Fdatasync, stats(&[(10, 2_000_000)]));
-    moments[7] = second(7, vec![redo(&[(90, 10_000_000)]), other.clone()], Vec::new());
-    moments[8] = second(8, vec![redo(&[(81, 10_000_000)]), other], Vec::new());
-    let mut often = failing(4, libc::ENOSPC);
-    often.stats.errors = [(libc::ENOSPC, 9)].into();
-    moments[11] = second(11, vec![failing(3, libc::EIO), failing(4, libc::ENOSPC)], Vec::new());
-    moments[12] = second(12, vec![often], Vec::new());
-    moments[13] = second(13, vec![failing(4, libc::ENOSPC)], Vec::new());
-    let hung = |age| vec![in_flight(Role::Binlog, "/d/binlog.000007", Duration::from_secs(age))];
-    moments[20] = second(20, Vec::new(), hung(1));
-    moments[21] = second(21, Vec::new(), hung(2));
-    for troubles in both(&moments) {
-        let worst = troubles.worst_moments();
-        let told: Vec<_> = worst
-            .iter()
-            .map(|moment| {
-                assert_eq!(moment.span.1, moment.span.0 + Duration::from_secs(1));
-                let second = moment.span.0.duration_since(at(0)).unwrap().as_secs();
-                (second, moment.role, moment.path.as_deref().unwrap().to_str().unwrap())
-            })
-            .collect();
-        assert_eq!(
-            told,
-            [
-                (21, Role::Binlog, "/d/binlog.000007"),
-                (7, Role::Redo, "/d/#ib_redo7"),
-                (11, Role::Tablespace, "/d/t3"),
-                (11, Role::Tablespace, "/d/t3"),
-                (12, Role::Tablespace, "/d/t4"),
-                (7, Role::Redo, "/d/#ib_redo7"),
-            ]
-        );
-        assert_eq!(worst[0].what, What::InFlight(Duration::from_secs(2)));
-        assert!(matches!(worst[1].what, What::Took(Max { ns: 10_000_000, .. })), "{:?}", worst[1]);
-        assert_eq!(worst[3].what, What::Failed([(libc::EIO, 1)].into()));
-        assert_eq!(worst[4].what, What::Failed([(libc::ENOSPC, 9)].into()));
-        assert!(matches!(worst[5].what, What::Busy(share) if share > 0.9), "{:?}", worst[5]);
-    }
-    assert!(Troubles::default().worst_moments().is_empty());
-}
-
-#[test]
-fn memory_is_bounded_and_the_longest_stay() {
-    let mut session = Troubles::default();
-    for pid in 1..3_000 {
-        let server = ServerId { pid, start_ns: 1 };
-        let ns = if pid == 7 { 5_000_000_000 } else { 1_000 + u64::from(pid) };
-        let file = row(server, 1, "/d/f", Role::Redo, Op::Fsync, stats(&[(1, ns)]));
-        session.record(&second(u64::from(pid), vec![file], Vec::new()));
-    }
-    assert_eq!((session.longest.len(), session.longest(Duration::from_secs(1)).len()), (MOST_KEPT, 1));
+    assert_eq!(last.incidents.list().len(), 1);
+    let one = history.troubles(Duration::from_secs(2), HANGS, |server| server == MYSQL);
+    assert!(one.incidents.list().is_empty() && one.count == 1, "{one:?}");
 }

@@ -300,6 +300,7 @@ mod tests {
                 age,
                 age_is_minimum: false,
                 count: 1,
+                waits_for: None,
             };
             Snapshot {
                 files: vec![FileRow { stats: stats.clone(), ..redo.clone() }],

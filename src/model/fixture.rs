@@ -208,6 +208,7 @@ pub fn in_flight(role: Role, path: &str, age: Duration) -> InFlight {
         age,
         age_is_minimum: false,
         count: 1,
+        waits_for: None,
     }
 }
 

@@ -14,6 +14,7 @@ pub mod histogram;
 mod interval;
 mod kinds;
 mod lost;
+pub(crate) mod neighbours;
 mod op;
 mod owner;
 mod role;
@@ -42,6 +43,7 @@ pub(crate) use kinds::words;
 pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
 pub use lost::{Amount, Effect, Exported, Loss, Lost};
 
+pub(crate) use neighbours::{Device, Neighbour, Place};
 pub use op::SystemCall;
 pub use op::{Op, Scope, Via};
 pub use owner::{Owner, Proof};

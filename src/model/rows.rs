@@ -106,6 +106,8 @@ pub struct InFlight {
     pub age_is_minimum: bool,
     /// How many syncs of its server and role this stands for, being the oldest. 1: each is listed.
     pub count: u64,
+    /// "the journal commit": what its thread waits for, where that was looked at and is known.
+    pub waits_for: Option<String>,
 }
 
 /// The syncs of one file in one interval: those that failed, and the slowest.

@@ -3,13 +3,21 @@
 
 use std::io::{self, Write};
 
+use crate::history::Troubles;
 use crate::model::Interval;
 use crate::render::{Options, Output, json};
 
 mod csv;
+mod incidents;
 mod table;
 pub(crate) mod timeline;
-mod worst;
+
+/// What went wrong in all of a series, below its tables. `last`: the last measurement of it.
+pub(crate) fn series(session: &Troubles, last: &Interval, options: &Options) -> String {
+    let mut text = String::from("\n");
+    table::session(&mut text, session, last, options);
+    options.style.finish(text)
+}
 
 /// Writes one measurement. Call it once per interval, with [`Options::interval`] counting up.
 pub fn render(measurement: &Interval, options: &Options, out: &mut impl Write) -> io::Result<()> {

@@ -8,13 +8,14 @@ use crate::history::Troubles;
 use crate::model::figures::{Figure, Fit, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{
-    Backlog, Errors, Interval, Max, Op, RoleRow, Server, ServerId, Stats, Target, UnsyncedRow, Via,
+    Backlog, Errors, Interval, Max, Neighbour, Op, RoleRow, Server, ServerId, Stats, Target, UnsyncedRow,
+    Via, neighbours,
 };
 use crate::render::columns::Column;
 use crate::render::grid::{self, Align, Cell, layout};
 use crate::render::row::{About, Key, Row, file_name, suffix};
 use crate::render::rows::{self, p99, rows_for_people};
-use crate::render::{By, Options, Paint, Style, device, header, histogram, reading};
+use crate::render::{By, Options, Paint, Style, header, histogram, place, reading};
 use crate::text::{absence, count, counted, duration, duration_in_words, errno, interval, rate};
 
 /// Neighbours named one by one; the rest is a sum.
@@ -50,8 +51,9 @@ pub(super) fn table(m: &Interval, options: &Options) -> String {
 }
 
 /// What is to be said of a whole session, of which a table shows the last part.
-fn session(out: &mut String, session: &Troubles, m: &Interval, options: &Options) {
+pub(super) fn session(out: &mut String, session: &Troubles, m: &Interval, options: &Options) {
     let whole = format!("the whole session of {}", interval(session.duration));
+    sentences(out, reading::incidents(&session.incidents, m, options), options);
     sentences(out, reading::of_window(session, &whole, m, options), options);
 }
 
@@ -108,7 +110,7 @@ fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<Str
     }
 }
 
-fn sentences(out: &mut String, sentences: Vec<reading::Sentence>, options: &Options) {
+pub(super) fn sentences(out: &mut String, sentences: Vec<reading::Sentence>, options: &Options) {
     for sentence in sentences {
         for line in options.style.wrap(&sentence.text, 2) {
             let _ = writeln!(out, "{}", options.style.paint(sentence.paint, &line));
@@ -356,7 +358,7 @@ fn errors(errors: &Errors, style: &Style) -> Cell {
 /// `also on /dev/vda: xtrabackup 41 syncs/s, p99 90 ms`: a line for each device, one for all where nobody
 /// else synced.
 fn neighbour_lines(m: &Interval, servers: &[ServerId], style: &Style) -> Vec<String> {
-    let devices = device::devices(m, servers);
+    let devices = neighbours::devices(m, servers);
     if devices.is_empty() {
         return Vec::new();
     }
@@ -373,7 +375,7 @@ fn neighbour_lines(m: &Interval, servers: &[ServerId], style: &Style) -> Vec<Str
         lines.push(format!("also on {}: {}", style.name(device.name.as_bytes()), parts.join("; ")));
     }
     if !quiet.is_empty() {
-        let filesystems = device::filesystems(m, servers);
+        let filesystems = neighbours::filesystems(m, servers);
         let names: Vec<String> = quiet.iter().map(|device| style.name(device.name.as_bytes())).collect();
         lines.push(format!(
             "also on {}: {}",
@@ -384,7 +386,7 @@ fn neighbour_lines(m: &Interval, servers: &[ServerId], style: &Style) -> Vec<Str
     lines.iter().flat_map(|line| style.wrap(line, 2)).collect()
 }
 
-fn neighbour(neighbour: &device::Neighbour, m: &Interval, style: &Style) -> String {
+fn neighbour(neighbour: &Neighbour, m: &Interval, style: &Style) -> String {
     let name = style.name(neighbour.comm.as_bytes());
     let pid = neighbour.pid.map(|pid| format!(" {pid} (traced)")).unwrap_or_default();
     let stats = &neighbour.stats;
@@ -399,7 +401,7 @@ fn neighbour(neighbour: &device::Neighbour, m: &Interval, style: &Style) -> Stri
     if stats.untimed > 0 {
         parts.push(format!("{} untimed syncs/s", rate(stats.untimed, m.span.duration)));
     }
-    format!("{name}{pid} {}{}", parts.join(", "), neighbour.place.in_words(style))
+    format!("{name}{pid} {}{}", parts.join(", "), place::in_words(&neighbour.place, style))
 }
 
 #[cfg(test)]

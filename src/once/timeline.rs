@@ -1,5 +1,5 @@
 //! `fsynctop history`: the past as a time line, a row for some seconds each, with the worst seconds marked.
-//! The worst moments of all come first.
+//! Incidents come first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,9 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::{render, table, worst};
+use super::incidents::{self, JsonIncident};
+use super::{render, table};
 use crate::history::series::{Part, Standout, Worst};
-use crate::history::{Troubles, WorstMoment};
+use crate::history::{Incident, Troubles};
 use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
@@ -45,13 +46,11 @@ pub fn write(
     match options.output {
         Output::Table => out.write_all(options.style.finish(text(parts, all, troubles, options)).as_bytes()),
         Output::Json => {
-            let mut worst = troubles.worst_moments();
-            parts.iter().try_for_each(|part| {
-                let m = &part.interval;
-                let (here, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut worst)
-                    .into_iter()
-                    .partition(|moment| (m.span.start..m.span.end).contains(&moment.span.0));
-                worst = rest;
+            let mut incidents = troubles.incidents.list();
+            parts.iter().enumerate().try_for_each(|(at, part)| {
+                let is_last = at + 1 == parts.len();
+                let begun = |incident: &&mut &Incident| is_last || incident.begin < part.interval.span.end;
+                let here: Vec<&Incident> = incidents.extract_if(.., |one| begun(&one)).collect();
                 write_json(part, &here, out)
             })
         }
@@ -65,9 +64,10 @@ pub fn write(
 fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
     let servers = table::servers(all);
-    let worst = worst::table(&troubles.worst_moments(), all, options);
-    if !worst.is_empty() {
-        let _ = writeln!(out, "{worst}");
+    let incidents = reading::incidents(&troubles.incidents, all, options);
+    if !incidents.is_empty() {
+        table::sentences(&mut out, incidents, options);
+        out.push('\n');
     }
     for &server in &servers {
         for line in header::of_server(all, server, options) {
@@ -83,11 +83,7 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
         let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
-    for sentence in reading::of_window(troubles, &whole, all, options) {
-        for line in options.style.wrap(&sentence.text, 2) {
-            let _ = writeln!(out, "{}", options.style.paint(sentence.paint, &line));
-        }
-    }
+    table::sentences(&mut out, reading::of_window(troubles, &whole, all, options), options);
     out
 }
 
@@ -243,8 +239,8 @@ struct JsonPart {
     #[serde(flatten)]
     measurement: json_schema::Measurement,
     worst_seconds: Vec<JsonStandout>,
-    /// Those of the whole time line that were in this row.
-    worst_moments: Vec<worst::JsonMoment>,
+    /// Those that began in this row; in the first one, also those that had begun before.
+    incidents: Vec<JsonIncident>,
     /// Syncs of files that are in `roles` and not in `files`.
     syncs_of_other_files: u64,
 }
@@ -271,7 +267,7 @@ struct JsonWorst {
     wait_seconds: f64,
 }
 
-fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io::Result<()> {
+fn write_json(part: &Part, incidents: &[&Incident], out: &mut impl Write) -> io::Result<()> {
     let over = part.interval.span.duration;
     let second = |worst: &Worst| JsonWorst {
         start: rfc3339(worst.start),
@@ -292,7 +288,7 @@ fn write_json(part: &Part, moments: &[WorstMoment], out: &mut impl Write) -> io:
     let part = JsonPart {
         measurement: json::of(&part.interval),
         worst_seconds: standouts.collect(),
-        worst_moments: moments.iter().map(worst::json).collect(),
+        incidents: incidents.iter().map(|incident| incidents::json(incident, &part.interval)).collect(),
         syncs_of_other_files: part.interval.rest.stats.count,
     };
     json::write_visible(&part, out)
@@ -335,7 +331,7 @@ mod tests {
         let mut out = Vec::new();
         let all = history.last(Duration::from_secs(60)).unwrap();
         let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
-        let troubles = history.troubles(Duration::from_secs(60), |_| true);
+        let troubles = history.troubles(Duration::from_secs(60), Duration::from_secs(1), |_| true);
         write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let heading = text.lines().find(|line| line.starts_with("UTC")).unwrap_or_else(|| panic!("{text}"));
@@ -353,7 +349,7 @@ mod tests {
             history.push(&m);
             let all = history.last(Duration::from_secs(60)).unwrap();
             let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
-            let troubles = history.troubles(Duration::from_secs(60), |_| true);
+            let troubles = history.troubles(Duration::from_secs(60), Duration::from_secs(1), |_| true);
             let mut out = Vec::new();
             write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
@@ -379,7 +375,7 @@ mod tests {
         let parts = history.series(Duration::from_secs(60), step(Duration::from_secs(60)));
         let style = Style { width, ..Style::default() };
         let mut text = Vec::new();
-        let troubles = history.troubles(Duration::from_secs(60), |_| true);
+        let troubles = history.troubles(Duration::from_secs(60), Duration::from_secs(1), |_| true);
         write(&parts, &all, &troubles, &Options { output, style, ..Options::default() }, &mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
@@ -421,46 +417,40 @@ mod tests {
     }
 
     #[test]
-    fn as_json_the_worst_moments_are_in_their_rows() {
+    fn as_json_an_incident_is_in_the_row_in_which_it_began() {
         let text = render(Output::Json, None);
         let rows: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let mut whats: Vec<&str> = Vec::new();
-        for part in &rows {
-            for moment in part["worst_moments"].as_array().unwrap() {
+        let mut told: Vec<&serde_json::Value> = Vec::new();
+        for (at, part) in rows.iter().enumerate() {
+            for incident in part["incidents"].as_array().unwrap() {
                 let text = |object: &serde_json::Value, name: &str| object[name].as_str().unwrap().to_owned();
-                assert!(text(part, "start") <= text(moment, "start"), "{moment}");
-                assert!(text(moment, "end") <= text(part, "end"), "{moment}");
-                whats.push(moment["what"].as_str().unwrap());
-                if moment["what"] == "in_flight" {
-                    assert_eq!(
-                        (moment["wait_seconds"].as_f64(), moment["role"].as_str()),
-                        (Some(3.0), Some("redo"))
-                    );
-                    assert_eq!(
-                        (moment["path"].as_str(), &moment["pid"]),
-                        (Some("/d/#ib_redo7"), &MYSQL.pid.into())
-                    );
-                }
-                assert_eq!(moment["what"] == "saturated", moment["busy"].is_number(), "{moment}");
+                assert!(at == 0 || text(part, "start") <= text(incident, "start"), "{incident}");
+                assert!(text(incident, "start") < text(part, "end"), "{incident}");
+                assert_eq!(incident["what"] == "saturated", incident["busy"].is_number(), "{incident}");
+                told.push(incident);
             }
         }
-        whats.sort_unstable();
-        assert_eq!(whats, ["in_flight", "longest", "longest", "saturated", "saturated"]);
+        let whats: Vec<_> = told.iter().map(|incident| incident["what"].as_str().unwrap()).collect();
+        assert_eq!(whats, ["saturated", "hang"]);
+        let hang = told[1];
+        assert_eq!((hang["wait_seconds"].as_f64(), hang["role"].as_str()), (Some(3.0), Some("redo")));
+        assert_eq!((hang["path"].as_str(), &hang["pid"]), (Some("/d/#ib_redo7"), &MYSQL.pid.into()));
     }
 
     #[test]
-    fn names_chosen_by_an_attacker_are_escaped_among_the_worst_moments() {
+    fn names_chosen_by_an_attacker_are_escaped_among_the_incidents() {
         let mut history = History::new(history::Options::default());
         history.push(&hostile());
         let all = history.last(Duration::MAX).unwrap();
-        let troubles = history.troubles(Duration::MAX, |_| true);
+        let troubles = history.troubles(Duration::MAX, Duration::from_secs(1), |_| true);
         let options = Options::default();
-        let table = worst::table(&troubles.worst_moments(), &all, &options);
-        assert!(table.contains("failed: 1 EIO 2 ENOSPC"), "{table}");
-        assert!(table.contains("/d/a\\nb\\x1b]0;owned\\x07\\xff\\xc3.ibd"), "{table}");
-        assert!(table.chars().all(|c| c == '\n' || !crate::text::is_deceptive(c)), "{table}");
-        assert!(text(&[], &all, &troubles, &options).starts_with(&table));
+        let said = reading::incidents(&troubles.incidents, &all, &options);
+        let said: Vec<String> = said.into_iter().map(|sentence| sentence.text).collect();
+        let said = said.join("\n");
+        assert!(said.contains("failed, 1 EIO, 2 EBADF, 2 ENOSPC"), "{said}");
+        assert!(said.contains("/d/a\\nb\\x1b]0;owned\\x07\\xff\\xc3.ibd"), "{said}");
+        assert!(said.chars().all(|c| c == '\n' || !crate::text::is_deceptive(c)), "{said}");
     }
 
     #[test]

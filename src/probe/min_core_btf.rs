@@ -1,10 +1,10 @@
 //! A minimized BTF of the running kernel, as `bpftool gen min_core_btf` makes it: only the types that an
 //! object's programs read, those of modules included.
 //!
-//! libbpf finds a module's types by BPF_BTF_GET_NEXT_ID, which takes CAP_SYS_ADMIN, and silently goes without
-//! them otherwise (`load_module_btfs` of libbpf.c). The shipped unit does without that capability. On a kernel
-//! whose btrfs is a module, two files of two subvolumes would then be counted as one. /sys/kernel/btf is
-//! readable for everybody.
+//! libbpf finds a module's types by BPF_BTF_GET_NEXT_ID, which takes CAP_SYS_ADMIN, and silently goes
+//! without them otherwise (`load_module_btfs` of libbpf.c). The shipped unit does without that capability. On
+//! a kernel whose btrfs is a module, two files of two subvolumes would then be counted as one.
+//! /sys/kernel/btf is readable for everybody.
 //!
 //! A structure comes with those embedded in it, which decide where its fields are, but not with those it
 //! points to. The types keep their ids, because programs pass them to the verifier; the gaps are filled.

@@ -139,6 +139,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
                     path_bytes,
                     age_seconds: length(sync.age),
                     age_is_minimum: sync.age_is_minimum,
+                    waits_for: sync.waits_for.clone(),
                 }
             })
             .collect(),

@@ -305,6 +305,8 @@ pub(crate) struct InFlight {
     pub path_bytes: Option<String>,
     pub age_seconds: f64,
     pub age_is_minimum: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
 }
 
 #[derive(Serialize)]

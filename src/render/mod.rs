@@ -2,7 +2,6 @@
 //! it looks on a terminal.
 
 pub(crate) mod columns;
-pub(crate) mod device;
 pub(crate) mod grid;
 pub(crate) mod header;
 pub(crate) mod histogram;
@@ -10,6 +9,7 @@ pub(crate) mod json;
 pub(crate) mod json_figures;
 pub(crate) mod json_schema;
 mod options;
+pub(crate) mod place;
 pub(crate) mod reading;
 pub(crate) mod row;
 pub(crate) mod rows;

@@ -1,12 +1,12 @@
 //! What the figures say, in plain sentences. Each is a function of the measurement alone, and says nothing
 //! that a figure does not carry.
 
-use super::device::Place;
-use super::{Options, device, header};
-use crate::model::{Interval, Role, Server, ServerId, Stats, Via, durability};
+use super::{Options, header};
+use crate::model::{Interval, Neighbour, Place, Role, Server, ServerId, Stats, Via, durability, neighbours};
 use crate::text::absence::{self, NoSync};
 use crate::text::{bytes, count, counted, duration_in_words, escape_sentence, percent, rate};
 
+mod incident;
 mod logs;
 mod scene;
 mod thresholds;
@@ -15,6 +15,7 @@ mod unsynced;
 mod window;
 mod writes;
 
+pub(crate) use incident::{of as incidents, of_one as incident};
 use scene::Scene;
 pub(crate) use scene::Sentence;
 pub(crate) use unsynced::durability;
@@ -211,13 +212,13 @@ fn outlier(scene: &Scene, spoken_of: &[Role]) -> Option<String> {
 /// The busiest process beside the server on one of its devices.
 fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
     let seconds = scene.m.span.duration.as_secs_f64();
-    let often = |n: &device::Neighbour| {
+    let often = |n: &Neighbour| {
         // Who syncs all devices may have had nothing to do on this one.
         let (count, here) = (n.stats.count, n.place != Place::AnyDevice);
         here && (count as f64 >= NEIGHBOUR_PER_SECOND * seconds
             || count as f64 >= seconds && count * 10 >= total.count)
     };
-    let devices = device::devices(scene.m, &[scene.server]);
+    let devices = neighbours::devices(scene.m, &[scene.server]);
     let candidates = devices.iter().flat_map(|device| device.neighbours.iter().map(move |n| (device, n)));
     let (device, n) = candidates.filter(|(_, n)| often(n)).max_by_key(|(_, n)| n.stats.count)?;
     let style = &scene.options.style;

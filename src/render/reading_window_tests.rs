@@ -33,7 +33,7 @@ fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room()
     seconds[5].unsynced.rows = vec![lost(8_192)].into();
     seconds[7].unsynced.dropped = 300;
     seconds[9].unsynced.dropped = 400;
-    let mut troubles = Troubles::default();
+    let mut troubles = Troubles::new(Duration::from_secs(1));
     seconds.iter().for_each(|m| troubles.record(m));
     let said = of_window(&troubles, "these 60 s", &seconds[0], &Options::default());
     assert_eq!(said[0].paint, Paint::Error);
@@ -45,7 +45,7 @@ fn a_window_tells_of_what_failed_syncs_may_have_lost_and_of_files_without_room()
 
 /// Moments of a second each, and what is said of them together.
 fn of_seconds(seconds: &[Interval]) -> Vec<String> {
-    let mut troubles = Troubles::default();
+    let mut troubles = Troubles::new(Duration::from_secs(1));
     for (at, m) in seconds.iter().enumerate() {
         let mut m = fixture::lasting(Duration::from_secs(1), m.clone());
         m.span.start = fixture::quiet().span.start + Duration::from_secs(at as u64);
@@ -53,7 +53,8 @@ fn of_seconds(seconds: &[Interval]) -> Vec<String> {
         troubles.record(&m);
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
-    let said = of_window(&troubles, &whole, &seconds[0], &Options::default());
+    let mut said = incidents(&troubles.incidents, &seconds[0], &Options::default());
+    said.extend(of_window(&troubles, &whole, &seconds[0], &Options::default()));
     let mut said: Vec<String> = said.into_iter().map(|sentence| sentence.text).collect();
     assert_eq!(said.pop().as_deref(), Some(NOT_WATCHED));
     said
@@ -71,21 +72,21 @@ fn a_window_with_a_stall_and_failures_says_the_worst_first_and_claims_nothing_el
     seconds.extend(vec![second(vec![redo(&[(1_000, 990_000)])]); 300]);
     seconds.extend(vec![second(vec![redo(&[(10, 100_000)])]); 60]);
     let said = of_seconds(&seconds);
-    assert_eq!(
-        said[0],
-        "A sync hung for 25 s, until 10:03:04 UTC: redo fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5. Every commit \
-         waited for this log."
-    );
+    assert_eq!(said[0], "1 hang, 1 failure, 1 saturated log (UTC):");
     assert_eq!(
         said[1],
+        "10:02:39 to 10:03:04: redo hung for 25 s (fdatasync, /var/lib/mysql/#innodb_redo/#ib_redo5). No sync of its \
+         logs ended for 1.00 s. Every commit waited for this log."
+    );
+    let [saturated, failed] = &said[2..4] else { unreachable!() };
+    assert!(failed.starts_with("10:03:04 to 10:03:05: tablespace failed, 297 EIO (fdatasync, "), "{failed}");
+    assert_eq!(saturated, "10:03:01 to 10:08:05: redo 99 % busy.");
+    assert_eq!(
+        said[4],
         "297 syncs failed: 297 EIO on /var/lib/mysql/shop/products.ibd (tablespace fdatasync), the last by 10:03:05 UTC."
     );
-    assert!(said[2].starts_with("EIO: the page cache"), "{said:#?}");
-    assert_eq!(
-        said[3],
-        "The redo log was saturated for 301 s, longest from 10:03:05 to 10:08:05 UTC (99 % busy)."
-    );
-    assert_eq!(said[4..], ["In these 364 s no watched call was missed."]);
+    assert!(said[5].starts_with("EIO: the page cache"), "{said:#?}");
+    assert_eq!(said[6..], ["In these 364 s no watched call was missed."]);
 }
 
 #[test]
@@ -98,6 +99,8 @@ fn a_window_tells_of_what_failed_without_a_sync_and_when_last() {
     seconds[6].failures = vec![write].into();
     seconds[9].failures = vec![of_nobody(Target::Filesystem(7), libc::EIO, 2)].into();
     let said = of_seconds(&seconds);
+    assert_eq!(said[0], "2 failures (UTC):");
+    let said = &said[3..];
     assert_eq!(
         said[0],
         "The kernel could not write back what had been written: 1 EIO on /var/lib/mysql/shop/products.ibd (tablespace \
@@ -123,8 +126,8 @@ fn a_window_in_which_all_was_well_says_so_of_its_length() {
     let mut hangs = second(Vec::new());
     hangs.in_flight = vec![fixture::in_flight(Role::Tablespace, "/d/t\n", Duration::from_secs(3))];
     assert_eq!(
-        of_seconds(&[second(Vec::new()), second(Vec::new()), second(Vec::new()), hangs])[0],
-        "A sync hung for at least 3.0 s, from 10:03:02 to 10:03:05 UTC: tablespace fdatasync, /d/t\\n."
+        of_seconds(&[second(Vec::new()), second(Vec::new()), second(Vec::new()), hangs])[..2],
+        ["1 hang (UTC):", "since 10:03:02: tablespace hung for at least 3.0 s (fdatasync, /d/t\\n)."]
     );
 }
 

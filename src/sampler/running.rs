@@ -1,6 +1,7 @@
 //! The syncs in flight: those that began under the programs' eyes, those that hung before tracing began, and
 //! other writes that hang.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +17,12 @@ use crate::linux::{PROC, proc_file};
 use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
 use crate::probe::{Calls, Probe, RunningCall, record};
 use crate::server::who::instances::{may_have_children, members};
-use crate::threads::{Looks, Processes, StuckSync, scan, syscalls};
+use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan, syscalls, wait_of};
 
+/// Hanging syncs of one server, and of all, whose waits are looked at for one snapshot: two short files of
+/// /proc each.
+const WAITS_OF_SERVER: usize = 8;
+const WAITS: usize = 32;
 /// From this age on a sync in flight is looked at in /proc as well.
 const DOUBTFUL: Duration = Duration::from_millis(500);
 
@@ -125,6 +130,10 @@ impl Running {
         let stalls = self.stalls.in_flight(names).into_iter();
         let stalls: Vec<_> = stalls.filter(|stall| all.iter().all(|sync| sync.tid != stall.tid)).collect();
         all.extend(stalls);
+        // Who samples one process many times a second asks for something else.
+        if always.is_none() {
+            find_out_waits(&mut all);
+        }
         Ok(all)
     }
 
@@ -162,6 +171,23 @@ fn is_in_call(tid: u32, op: Op) -> bool {
     }
 }
 
+/// Why the oldest that hang do so, while they still do: nobody can find it out later. Writes that hang were
+/// looked at when they were found.
+fn find_out_waits(syncs: &mut [InFlight]) {
+    let mut hanging: Vec<&mut InFlight> =
+        syncs.iter_mut().filter(|sync| sync.age >= MIN_HANG && sync.op.via() == Via::Call).collect();
+    hanging.sort_by_key(|sync| std::cmp::Reverse(sync.age));
+    let mut of_server: BTreeMap<ServerId, usize> = BTreeMap::new();
+    hanging.retain(|sync| {
+        let seen = of_server.entry(sync.server).or_default();
+        *seen += 1;
+        *seen <= WAITS_OF_SERVER
+    });
+    for sync in hanging.into_iter().filter(|sync| sync.waits_for.is_none()).take(WAITS) {
+        sync.waits_for = wait_of(Path::new(PROC), sync.tid).map(|wait| wait.what);
+    }
+}
+
 fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) -> Option<InFlight> {
     let own;
     // Also one that has the row of all that had no room.
@@ -190,6 +216,7 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
         age: Duration::from_nanos(now_ns.saturating_sub(call.start_ns)),
         age_is_minimum: false,
         count: 1,
+        waits_for: None,
     })
 }
 

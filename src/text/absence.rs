@@ -83,7 +83,7 @@ denials! {
          calls",
         "calls that are listed as not watched",
         "its syncs";
-    YET: ["No sync has finished yet", "Nothing has been written yet"],
+    YET: ["No sync has finished yet", "Nothing has been written yet", "No sync that was counted has failed or taken {} yet"],
         "the watched calls since the live view began",
         "what finished before",
         "the slowest syncs and those that failed; the files that are written";
@@ -95,6 +95,10 @@ denials! {
         "the watched calls of the server by the roles of their files; the other log was synced in the interval",
         "calls that were missed, which is said below; why, as no setting was read: what it can come from is listed",
         "how many syncs of one log there were for each of the other";
+    LOG_SYNC_END: ["No sync of its logs ended for {}"],
+        "the log's syncs that ended in each interval of the hang, where one was in flight throughout",
+        "calls that were missed, which is said below",
+        "the log's syncs, interval by interval";
     SATURATION: [": not saturated ({})", "neither is saturated ({})", "Neither {} nor {} is saturated ({})"],
         "the time in the log's syncs during the interval, with those in flight",
         "what a shorter time within the interval was like",
@@ -227,6 +231,11 @@ pub(crate) fn yet(rows: usize, are_writes: bool) -> Option<String> {
     (rows == 0).then(|| format!("{}.", YET.say(usize::from(are_writes), &[])))
 }
 
+/// The same of syncs that failed, or took `at_least`.
+pub(crate) fn slow_yet(entries: usize, at_least: Duration) -> Option<String> {
+    (entries == 0).then(|| format!("{}.", YET.say(2, &[&interval(at_least)])))
+}
+
 pub(crate) fn row() -> String {
     ROW.say(0, &[])
 }
@@ -238,6 +247,11 @@ pub(crate) fn log_sync(redo: u64, binlog: u64) -> Option<String> {
         (0, 1..) => Some(LOG_SYNC.say(1, &[])),
         _ => None,
     }
+}
+
+/// `silent`: the intervals in which a log's sync was in flight throughout and none ended.
+pub(crate) fn end_of_log_sync(silent: Duration) -> Option<String> {
+    (silent >= Duration::from_secs(1)).then(|| LOG_SYNC_END.say(0, &[&interval(silent)]))
 }
 
 /// `log`: "the redo log is 3 % busy".

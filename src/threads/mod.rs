@@ -9,5 +9,6 @@ pub(crate) mod syscalls;
 mod thread_files;
 mod waits;
 
+pub(crate) use scan::wait_of;
 pub use scan::{AgeFrom, Looks, MIN_HANG, Processes, Scan, Standing, StuckSync, Unexamined, scan};
 pub use waits::{Wait, waits_for};

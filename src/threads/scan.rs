@@ -14,6 +14,7 @@ use super::syscalls::{self, SyncCall};
 use super::thread_files::{
     Progress, Stat, is_kernel_thread, parse_last_ran, parse_stack, parse_stat, value_of,
 };
+use super::waits::{Wait, waits_for};
 use crate::linux::blocking::Threads;
 use crate::linux::inode_flags;
 use crate::linux::mountinfo::{self, Mount};
@@ -155,6 +156,7 @@ impl StuckSync {
             age: self.age.map_or(Duration::ZERO, |(age, _)| age),
             age_is_minimum: true,
             count: 1,
+            waits_for: waits_for(&self.stack, self.wait_channel.as_deref()).map(|wait| wait.what),
         }
     }
 }
@@ -384,8 +386,7 @@ impl Candidate {
         let fd = call.fd();
         let path = fd.and_then(|fd| fs::read_link(thread.join(format!("fd/{fd}"))).ok());
         let mount = fd.and_then(|fd| mount_of(&thread, fd));
-        let stack =
-            proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default();
+        let stack = stack(&thread);
         let last_ran =
             proc_file::read(&thread.join("sched")).ok().and_then(|content| parse_last_ran(&content));
         // A mount makes all of its writes durable (-o sync), or an inode does (chattr +S).
@@ -438,6 +439,17 @@ fn name(comm: &Path) -> String {
     let content = proc_file::read_once::<64>(comm).unwrap_or_default();
     let line = content.strip_suffix(b"\n").unwrap_or(&content);
     String::from_utf8_lossy(line).into_owned()
+}
+
+/// What a thread waits for. Without CAP_SYS_ADMIN, as far as its wait channel tells.
+pub(crate) fn wait_of(proc_root: &Path, tid: u32) -> Option<Wait> {
+    let thread = proc_root.join(tid.to_string());
+    waits_for(&stack(&thread), wait_channel(&thread).as_deref())
+}
+
+/// Empty where it may not be read.
+fn stack(thread: &Path) -> Vec<String> {
+    proc_file::read(&thread.join("stack")).map(|content| parse_stack(&content)).unwrap_or_default()
 }
 
 fn wait_channel(thread: &Path) -> Option<String> {

@@ -122,6 +122,7 @@ impl Bench {
             unicode: true,
             colors: Colors::None,
             stuck_after: SECOND,
+            slow_from: Duration::from_micros(1),
             waits_for: "a process called mysqld or mariadbd".into(),
             interval: SECOND,
             view: View::Role,

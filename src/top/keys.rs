@@ -118,7 +118,12 @@ pub(crate) const KEYS: &[Binding] = &[
         Show,
         "neighbours: other processes that sync",
     ),
-    key(&[Char('l'), Char('6')], Action::Show(View::Log), Show, "log of the slowest and of all failed syncs"),
+    key(
+        &[Char('l'), Char('6')],
+        Action::Show(View::Log),
+        Show,
+        "log: incidents, syncs that failed, slow ones",
+    ),
     key(&[Char('W'), Char('7')], Action::Show(View::Write), Show, "all writes, by file, with their bytes"),
     key(&[Press::Tab], Action::NextServer, Show, "only the next server; after the last, all of them"),
     key(&[Press::BackTab], Action::PreviousServer, Show, "only the previous server"),

@@ -13,8 +13,10 @@ const FAILED: usize = 400;
 /// Entries older than this go, whatever they are, but failures: those are few, and they matter for longer.
 const LENGTH: Duration = Duration::from_secs(600);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Log {
+    /// A sync that took less is no entry of its own: the figures have it.
+    slow_from: Duration,
     /// By time.
     failed: Vec<(u64, Arc<LogEntry>)>,
     /// By time.
@@ -24,6 +26,14 @@ pub struct Log {
 }
 
 impl Log {
+    pub fn new(slow_from: Duration) -> Log {
+        Log { slow_from, failed: Vec::new(), slow: Vec::new(), next: 0, failures: 0 }
+    }
+
+    pub fn slow_from(&self) -> Duration {
+        self.slow_from
+    }
+
     pub fn record(&mut self, m: &Interval) {
         for row in m.files.iter().chain(&m.failures).filter(|row| row.stats.error_count() > 0) {
             self.failures += row.stats.error_count();
@@ -37,7 +47,7 @@ impl Log {
         self.slow.retain(|(_, entry)| entry.at > since);
         let floor = match self.slow.len() {
             SLOWEST.. => self.slow.iter().map(|(_, entry)| entry.max.ns).min().unwrap_or(0),
-            _ => 0,
+            _ => (self.slow_from.as_nanos() as u64).saturating_sub(1),
         };
         let slower = |row: &&FileRow| row.stats.error_count() == 0 && row.stats.max.ns > floor;
         let mut new: Vec<&FileRow> = m.files.iter().filter(slower).collect();
@@ -106,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_slowest_stay_and_every_failure() {
-        let mut log = Log::default();
+        let mut log = Log::new(Duration::ZERO);
         let mut failing = file(1, 50);
         failing.stats.errors = [(libc::EIO, 2)].into();
         log.record(&second(1, vec![failing, file(2, 9_000_000)]));
@@ -128,8 +138,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_that_was_not_slow_is_no_entry() {
+        let mut log = Log::new(Duration::from_millis(10));
+        log.record(&second(1, vec![file(1, 9_900_000), file(2, 10_000_000)]));
+        let slowest: Vec<u64> = log.entries(None).map(|(_, entry)| entry.max.ns).collect();
+        assert_eq!(slowest, [10_000_000]);
+    }
+
+    #[test]
     fn what_failed_beside_the_syncs_is_in_it_and_is_not_slow() {
-        let mut log = Log::default();
+        let mut log = Log::new(Duration::ZERO);
         let mut m = second(1, vec![file(1, 50)]);
         let stats = Stats { count: 3, errors: [(libc::ENOSPC, 3)].into(), ..Stats::default() };
         m.failures = vec![FileRow { op: Op::Writeback, stats, ..file(2, 0) }].into();
@@ -144,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_was_slow_long_ago_makes_room_and_failures_stay() {
-        let mut log = Log::default();
+        let mut log = Log::new(Duration::ZERO);
         let mut failing = file(1, 50);
         failing.stats.errors = [(libc::EIO, 1)].into();
         log.record(&second(0, vec![failing, file(2, 9_000_000)]));
@@ -155,7 +173,7 @@ mod tests {
 
     #[test]
     fn thousands_of_failures_do_not_grow_the_log_without_end() {
-        let mut log = Log::default();
+        let mut log = Log::new(Duration::ZERO);
         for number in 0..2 * FAILED as u64 {
             let mut failing = file(number, 50);
             failing.stats.errors = [(libc::ENOSPC, 1)].into();

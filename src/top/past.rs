@@ -10,7 +10,7 @@ use super::log::Log;
 use super::rows::{Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
-use crate::history::{History, Options};
+use crate::history::{History, Incidents, Options};
 use crate::model::{FileRow, Interval, Op, Stats, ThreadRow};
 use crate::render::row::{About, Key, Row};
 use crate::render::rows::by_path;
@@ -42,17 +42,22 @@ pub(crate) struct Past {
     history: History,
     pub trails: Trails,
     pub log: Log,
+    pub incidents: Incidents,
     ticks: VecDeque<Tick>,
 }
 
-impl Default for Past {
-    fn default() -> Self {
-        let history = History::new(Options { files: KEPT_APART, ..Options::default() });
-        Past { history, trails: Trails::default(), log: Log::default(), ticks: VecDeque::new() }
-    }
-}
-
 impl Past {
+    /// A sync hangs that takes as long as `hang_after`, and is in the log from `slow_from` on.
+    pub(crate) fn new(hang_after: Duration, slow_from: Duration) -> Past {
+        Past {
+            history: History::new(Options { files: KEPT_APART, ..Options::default() }),
+            trails: Trails::default(),
+            log: Log::new(slow_from),
+            incidents: Incidents::new(hang_after),
+            ticks: VecDeque::new(),
+        }
+    }
+
     /// Adds an interval. `selected`: a row that is remembered however little it does.
     pub fn record(&mut self, m: &Interval, selected: Option<&Key>) {
         self.history.push(m);
@@ -65,7 +70,8 @@ impl Past {
         if earlier.servers.is_empty() {
             return 0;
         }
-        let own = std::mem::take(self);
+        let empty = Past::new(self.incidents.hang_after(), self.log.slow_from());
+        let own = std::mem::replace(self, empty);
         let history = &earlier.history;
         for mut moment in history.moments().filter(|moment| moment.span.end <= until) {
             moment.retain_servers(|server| earlier.servers.contains(&server));
@@ -101,6 +107,7 @@ impl Past {
         }
         self.trails.record(number, &most_important(m, selected), &Hung::of(m));
         self.log.record(m);
+        self.incidents.record(m);
     }
 
     /// That can still be shown: there may have been more to remember than there is memory.
@@ -261,7 +268,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_found_again_as_it_was() {
-        let mut past = Past::default();
+        let mut past = Past::new(HANGS, Duration::ZERO);
         for number in 1..=20 {
             past.record(&second(number, files(3, number)), None);
         }
@@ -279,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_selected_file_is_remembered_among_thousands() {
-        let mut past = Past::default();
+        let mut past = Past::new(HANGS, Duration::ZERO);
         let key = |inode: usize| Key::of_file(&files(5_000, 4)[inode - 1]);
         let selected = key(3);
         past.record(&second(1, files(5_000, 4)), Some(&selected));
@@ -295,12 +302,12 @@ mod tests {
 
     #[test]
     fn what_an_exporter_remembers_is_there_at_once() {
-        let mut other = Past::default();
+        let mut other = Past::new(HANGS, Duration::ZERO);
         for number in 1..=5 {
             other.record(&second(number, files(2, number)), None);
         }
         let json = serde_json::to_string(&other.history).unwrap();
-        let mut past = Past::default();
+        let mut past = Past::new(HANGS, Duration::ZERO);
         past.record(&second(6, files(2, 6)), None);
         let until = second(5, Vec::new()).span.end;
         let history = History::read_json(&json).unwrap();
@@ -327,7 +334,7 @@ mod tests {
     fn what_an_exporter_did_not_keep_apart_is_still_said() {
         let mut history = History::new(Options { files: 10, ..Options::default() });
         history.push(&second(1, files(30, 2)));
-        let mut past = Past::default();
+        let mut past = Past::new(HANGS, Duration::ZERO);
         past.record(&second(2, files(2, 1)), None);
         let earlier = Earlier { history, servers: [MYSQL].into() };
         past.begin_with(&earlier, second(1, Vec::new()).span.end);

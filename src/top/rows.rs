@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use super::log::Log;
 use super::view::View;
+use crate::model::neighbours::used_by;
 use crate::model::{InFlight, Interval, LogEntry, Op, Role, Server, ServerId, Stats};
 use crate::render::Style;
-use crate::render::device::used_by;
 use crate::render::row::{About, Key, Row, file_name, suffix};
 use crate::render::rows::{self as makers, Wanted};
 

@@ -115,7 +115,7 @@ impl ValueEnum for View {
             View::Neighbour => {
                 Some(PossibleValue::new("neighbour").help("Other processes that sync, by device"))
             }
-            View::Log => Some(PossibleValue::new("log").help("The slowest syncs, and all that failed")),
+            View::Log => Some(PossibleValue::new("log").help("Incidents, syncs that failed, and slow ones")),
             grouping => grouping.by()?.to_possible_value(),
         }
     }

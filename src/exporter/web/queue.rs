@@ -4,8 +4,8 @@
 //!
 //! A semaphore with a fixed pause after a wrong password is simpler, and was tried against
 //! tests/plain/exporter_guessing.rs: with sixty guessing connections, a client whose right password is not
-//! remembered yet waits for sixty checks and sixty pauses, and got no answer within the nine seconds that there
-//! are for one, with a pause of 100 ms, with one of 200 ms, and with one that delays only the answer. The
+//! remembered yet waits for sixty checks and pauses. It got no answer within the nine seconds that there
+//! are for one: with a pause of 100 ms, with one of 200 ms, and with one that delays only the answer. The
 //! last would also give a whole processor to guessing. If only a few could wait, guessers would take each
 //! place as it becomes free.
 

@@ -10,52 +10,39 @@ use super::trouble::{
     unwatched,
 };
 use super::unsynced;
-use crate::history::{Busy, Longest, Troubles};
-use crate::model::{FileRow, Interval, Op, Role, Server, ServerId, words};
-use crate::render::Options;
+use crate::history::Troubles;
+use crate::model::{FileRow, Interval, Op, Role, ServerId};
 use crate::render::style::Paint;
+use crate::render::{Options, header};
 use crate::text::absence::Seen;
-use crate::text::{capitalize, count, counted, duration_in_words, interval, percent, rfc3339};
+use crate::text::{counted, rfc3339};
 
-/// Syncs that hung told one by one; the rest is a count.
-const HUNG_SHOWN: usize = 3;
 /// Roles of which something may be lost told one by one.
 const LOST_SHOWN: usize = 3;
-/// A log that was saturated for less than this, and for less than a tenth of the time, is not worth a
-/// sentence.
-const BUSY_FOR: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Whose sync it was, where there are several servers.
 type NameOf<'a> = &'a dyn Fn(ServerId) -> Option<String>;
-type ServerOf<'a> = &'a dyn Fn(ServerId) -> Option<&'a Server>;
 
-/// `whole`: what was judged, with its length: "the last 600 s".
+/// `whole`: what was judged, with its length: "the last 600 s". The incidents are told before it.
 pub(crate) fn of_window(troubles: &Troubles, whole: &str, m: &Interval, options: &Options) -> Vec<Sentence> {
     let several = m.servers.len() > 1;
-    let name = |id: ServerId| {
-        let server = m.servers.iter().find(|server| server.id == id);
-        several.then(|| server.map_or_else(|| format!("pid {}", id.pid), |server| name_of(server, options)))
-    };
-    let server = |id: ServerId| m.servers.iter().find(|server| server.id == id).map(|server| &**server);
-    let mut sentences = hung(troubles, options, &name, &server);
-    sentences.extend(failures(troubles, options));
+    let name = |id: ServerId| several.then(|| header::name(m, id, &options.style));
+    let mut sentences = failures(troubles, options);
     sentences.extend(possibly_lost(troubles, &name));
-    sentences.extend(saturated(troubles, &name).into_iter().map(Sentence::plain));
     if troubles.gaps > 0 {
         let times = if troubles.gaps == 1 { "once".into() } else { format!("{} times", troubles.gaps) };
         sentences.push(Sentence::plain(format!(
             "The probes were attached again {times}: of the moment before that nothing is known."
         )));
     }
-    let long = troubles.longest(options.stuck_after);
     let answered = answered(&troubles.lost, &m.servers);
     let seen = Seen {
         lost: &troubles.lost,
         answered: answered.is_some(),
         failed: troubles.has_failures() || troubles.lost.errors > 0,
-        hung: !long.is_empty(),
-        hangs: long.iter().any(|sync| sync.is_minimum && !sync.ended),
+        hung: troubles.incidents.has_hung(),
+        hangs: troubles.incidents.hangs(),
     };
     sentences.extend(seen.fine(whole, true).map(Sentence::plain));
     sentences.extend(missed(&troubles.lost, troubles.count).into_iter().map(Sentence::plain));
@@ -87,43 +74,6 @@ fn possibly_lost(troubles: &Troubles, name: NameOf) -> Vec<Sentence> {
     said
 }
 
-fn name_of(server: &Server, options: &Options) -> String {
-    format!("{} {}", options.style.name(server.comm.as_bytes()), server.id.pid)
-}
-
-/// The syncs that took longest, if they took long enough to be called stuck.
-fn hung(troubles: &Troubles, options: &Options, name: NameOf, server: ServerOf) -> Vec<Sentence> {
-    let all = troubles.longest(options.stuck_after);
-    let say = |sync: &&Longest| {
-        let took = duration_in_words(sync.took.ns);
-        let took = if sync.is_minimum { format!("at least {took}") } else { took };
-        let mut which = format!("{} {}", sync.role.name(), sync.op.name());
-        if let Some(path) = &sync.path {
-            which = format!("{which}, {}", options.style.name(path.as_os_str().as_encoded_bytes()));
-        }
-        if let Some(name) = name(sync.server) {
-            which = format!("{name}, {which}");
-        }
-        let began = sync.seen.checked_sub(sync.duration()).unwrap_or(sync.seen);
-        let when = match (sync.ended, sync.is_minimum) {
-            (true, _) => format!("until {}", clock(sync.seen, troubles)),
-            (false, _) => from_to(began, sync.seen, troubles),
-        };
-        let waits = match sync.role.is_serial() {
-            true => format!(" {}", words(server(sync.server), sync.role).waited()),
-            false => String::new(),
-        };
-        Sentence { text: format!("A sync hung for {took}, {when}: {which}.{waits}"), paint: Paint::Stuck }
-    };
-    let mut sentences: Vec<Sentence> = all.iter().take(HUNG_SHOWN).map(say).collect();
-    if all.len() > HUNG_SHOWN {
-        let more = count((all.len() - HUNG_SHOWN) as u64);
-        let text = format!("Syncs of {more} other roles hung, for less long.");
-        sentences.push(Sentence { text, paint: Paint::Stuck });
-    }
-    sentences
-}
-
 fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
     let of = |wanted: fn(&FileRow) -> bool| troubles.failed().filter(move |row| wanted(row)).collect();
     let last = |said: &mut [Sentence], last: Option<SystemTime>| {
@@ -144,28 +94,6 @@ fn failures(troubles: &Troubles, options: &Options) -> Vec<Sentence> {
     let mut writes = named_writes(failed, &troubles.failed_writes.errors, options);
     last(&mut writes, troubles.failed_writes.last);
     unique([syncs, writeback, others, writes].concat())
-}
-
-fn saturated(troubles: &Troubles, name: NameOf) -> Vec<String> {
-    let is_worth_it = |busy: &Busy| busy.total >= BUSY_FOR || busy.total * 10 >= troubles.duration;
-    let say = |(server, role, busy): (ServerId, Role, &Busy)| {
-        let log = role.in_a_sentence();
-        let log = name(server).map_or(log.to_owned(), |name| format!("{log} of {name}"));
-        let (from, to) = busy.longest.span?;
-        Some(format!(
-            "{} was saturated for {}, longest {} ({} busy).",
-            capitalize(&log),
-            interval(busy.total),
-            from_to(from, to, troubles),
-            percent(busy.longest.share().min(1.0)),
-        ))
-    };
-    troubles.busy().into_iter().filter(|(_, _, busy)| is_worth_it(busy)).filter_map(say).collect()
-}
-
-fn from_to(from: SystemTime, to: SystemTime, troubles: &Troubles) -> String {
-    let from = clock(from, troubles);
-    format!("from {} to {}", from.trim_end_matches(" UTC"), clock(to, troubles))
 }
 
 /// `10:03:17 UTC`, with the date where a day is not enough to tell.

@@ -4,9 +4,10 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use crate::model::figures::Figure;
+use crate::render::Paint;
 use crate::render::columns::Column;
 use crate::render::row::Row;
-use crate::text::{count, width};
+use crate::text::{count, duration_in_words, shorten_end, width};
 use crate::top::cells::{Cell, Format, cell_of_log, short_server};
 use crate::top::palette::Ink;
 use crate::top::state::State;
@@ -23,7 +24,8 @@ const NAME_AT_LEAST: u16 = 24;
 
 pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     let (mut rows, all) = state.log_beside();
-    title(rows.len(), all, area, pen);
+    title(state, rows.len(), all, area, pen);
+    let area = incidents(state, area, pen);
     if rows.is_empty() && all > 0 {
         pen.put(area.x, area.y + 1, area.width, "no entry for what is shown of the table", Ink::Faint);
     }
@@ -65,14 +67,32 @@ pub fn draw(state: &State, area: Rect, pen: &mut Pen) {
     }
 }
 
-fn title(shown: usize, all: usize, area: Rect, pen: &mut Pen) {
+/// Incidents first, a line each, in half of the room at most. Returns what is left, with the title's line.
+fn incidents(state: &State, area: Rect, pen: &mut Pen) -> Rect {
+    let room = usize::from(area.height.saturating_sub(1)).div_ceil(2);
+    let told = state.shown.incidents.iter().take(room);
+    let mut left = area;
+    for incident in told {
+        let ink = if incident.paint == Paint::Plain { Ink::Warning } else { Ink::Alarm };
+        // Its end is what can be done without.
+        let text = shorten_end(&incident.text, usize::from(left.width), state.style.ellipsis());
+        pen.put(left.x, left.y + 1, left.width, &text, ink);
+        (left.y, left.height) = (left.y + 1, left.height - 1);
+    }
+    left
+}
+
+fn title(state: &State, shown: usize, all: usize, area: Rect, pen: &mut Pen) {
     let line = "─".repeat(usize::from(area.width));
     pen.put(area.x, area.y, area.width, &line, Ink::Faint);
     let of = match shown == all {
         true => String::new(),
         false => format!(", {} of {}", count(shown as u64), count(all as u64)),
     };
-    let text = format!("The slowest and all failed syncs, newest first{of} (l: more) ");
+    let text = format!(
+        "Incidents, failed syncs, and those of {} or more, newest first{of} (l: more) ",
+        duration_in_words(state.options.slow_from.as_nanos() as u64)
+    );
     pen.put(area.x, area.y, area.width, &text, Ink::Heading);
 }
 

@@ -15,8 +15,8 @@ mod tests;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 
+use crate::model::neighbours;
 use crate::model::{Op, ServerId};
-use crate::render::device;
 use crate::text::{absence, capitalize, count, width};
 use crate::top::keys::{Action, name_of};
 use crate::top::layout::{LEAST_COLUMNS, LEAST_ROWS};
@@ -103,10 +103,10 @@ fn nothing_to_show(state: &State) -> Option<Vec<String>> {
         ],
         View::Neighbour => {
             let all: Vec<ServerId> = figures.m.servers.iter().map(|server| server.id).collect();
-            let nobody = absence::neighbour(&figures.m.setup.net, &device::filesystems(&figures.m, &all));
+            let nobody = absence::neighbour(&figures.m.setup.net, &neighbours::filesystems(&figures.m, &all));
             vec![format!("{}.", capitalize(&nobody))]
         }
-        View::Log => absence::yet(state.shown.rows.len(), false).into_iter().collect(),
+        View::Log => absence::slow_yet(state.shown.rows.len(), state.options.slow_from).into_iter().collect(),
         _ if figures.m.servers.is_empty() => waiting(),
         View::Thread if !figures.m.setup.by_thread => vec![
             "Rows by thread are not kept, because they cost the server a little more for each sync.".into(),

@@ -7,11 +7,10 @@ use ratatui::layout::Rect;
 
 use super::pen::Pen;
 use crate::live;
-use crate::model::words;
-use crate::render::Paint;
-use crate::render::device::{Device, Neighbour};
+use crate::model::{Device, Neighbour, words};
 use crate::render::header::clock;
 use crate::render::rows::p99;
+use crate::render::{Paint, place};
 use crate::text::{capitalize, escape_sentence, interval, rate, shorten_end, width};
 use crate::top::cells::{latency_in_words, maximum_in_words};
 use crate::top::palette::Ink;
@@ -161,7 +160,7 @@ fn one(state: &State, neighbour: &Neighbour, over: Duration, latency: bool) -> S
         Some(ns) => format!(", p99 {}", latency_in_words(ns, state.choice.units)),
         None => format!(", max {}", maximum_in_words(stats.max, state.choice.units)),
     };
-    let place = if latency { neighbour.place.in_words(&state.style) } else { String::new() };
+    let place = if latency { place::in_words(&neighbour.place, &state.style) } else { String::new() };
     format!(
         "{}{pid} {}/s{worst}{place}",
         state.style.name(neighbour.comm.as_bytes()),

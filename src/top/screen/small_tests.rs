@@ -244,11 +244,15 @@ fn the_slowest_syncs_beside_the_table_are_those_of_what_the_table_shows() {
     bench.apply_first();
     bench.seconds(3, &fixture::two_servers());
     let slowest = |bench: &Bench| {
-        let lines = bench.lines().into_iter().skip_while(|line| !line.starts_with("The slowest"));
+        let lines = bench.lines().into_iter().skip_while(|line| !line.starts_with("Incidents,"));
         lines.take_while(|line| !line.starts_with("q quit")).collect::<Vec<_>>()
     };
     let whole = slowest(&bench);
-    assert!(whole[0].starts_with("The slowest and all failed syncs, newest first (l: more) ─"), "{whole:?}");
+    assert!(
+        whole[0]
+            .starts_with("Incidents, failed syncs, and those of 1.0 µs or more, newest first (l: more) ─"),
+        "{whole:?}"
+    );
     assert!(whole[2].starts_with("03:00:03 3307   ≤500µs"), "{whole:?}");
     bench.apply(Event::Resize(80, 40));
     let narrow = slowest(&bench);

@@ -45,6 +45,8 @@ pub struct Options {
     pub colors: Colors,
     /// A sync in flight for at least this long is stuck.
     pub stuck_after: Duration,
+    /// The log has syncs that took at least this long.
+    pub slow_from: Duration,
     /// What is traced once it is there: "a process called mysqld or mariadbd".
     pub waits_for: String,
     /// The time from one snapshot to the next, until keys change it.
@@ -81,7 +83,7 @@ impl State {
             now_wall,
             mouse: options.mouse,
             tracing: Tracing::new(options.interval),
-            record: Record::default(),
+            record: Record::new(options.stuck_after, options.slow_from),
             choice: Choice::new(options.view),
             shown: Shown::default(),
             overlay: None,

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::State;
 use super::shown::Read;
-use crate::model::{Interval, ServerId};
-use crate::render::device;
+use crate::history::Incident;
+use crate::model::{Interval, ServerId, neighbours};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
 use crate::text::absence;
+use crate::top::view::View;
 
 /// What is read from the figures is read from those of so long a time: sentences that change every second are
 /// of no use.
@@ -44,8 +45,9 @@ impl State {
         let servers = self.servers();
         let sentences = self.sentences(since_hang.as_ref().unwrap_or(&figures.m), &servers);
         let with_devices = recent.as_ref().unwrap_or(&figures.m);
-        let devices = device::devices(with_devices, &servers);
-        let nobody = absence::neighbour(&with_devices.setup.net, &device::filesystems(&figures.m, &servers));
+        let devices = neighbours::devices(with_devices, &servers);
+        let nobody =
+            absence::neighbour(&with_devices.setup.net, &neighbours::filesystems(&figures.m, &servers));
         let duration = |m: &Option<Arc<Interval>>| m.as_ref().map(|m| m.span.duration);
         Some(Read {
             sentences,
@@ -57,13 +59,33 @@ impl State {
         })
     }
 
-    fn sentences(&self, m: &Interval, servers: &[ServerId]) -> Vec<Sentence> {
-        let options = render::Options {
+    fn sentence_options(&self) -> render::Options {
+        render::Options {
             style: self.style,
             stuck_after: self.options.stuck_after,
             longest_path: Some((usize::from(self.size.0) / 3).max(LEAST_PATH)),
             ..Default::default()
+        }
+    }
+
+    /// Those of the servers in scope that had begun by the time that is shown, the newest first.
+    pub(super) fn incidents(&self) -> Vec<Sentence> {
+        let Some(figures) = &self.shown.figures else { return Vec::new() };
+        let until = self.record.paused_at().map(|tick| tick.end);
+        let is_shown = |incident: &&Incident| {
+            let is_in_scope = incident.server == ServerId::NONE || self.choice.scope.has(incident.server);
+            is_in_scope && until.is_none_or(|until| incident.begin <= until)
         };
+        let options = self.sentence_options();
+        let all = self.record.past.incidents.list().into_iter().rev().filter(is_shown);
+        all.map(|incident| reading::incident(incident, &figures.m, &options)).collect()
+    }
+
+    fn sentences(&self, m: &Interval, servers: &[ServerId]) -> Vec<Sentence> {
+        let options = self.sentence_options();
+        if self.choice.view == View::Log && !self.shown.incidents.is_empty() {
+            return self.shown.incidents.clone();
+        }
         let mut sentences: Vec<Sentence> = Vec::new();
         sentences.extend(reading::lost(m, &options));
         // Those that do most, first.

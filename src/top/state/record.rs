@@ -22,7 +22,7 @@ pub(crate) struct Figures {
     pub tick: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Record {
     pub past: Past,
     /// The snapshot since which figures since the start count.
@@ -52,6 +52,20 @@ pub(crate) struct Paused {
 }
 
 impl Record {
+    /// See [`Past::new`].
+    pub(super) fn new(hang_after: Duration, slow_from: Duration) -> Record {
+        Record {
+            past: Past::new(hang_after, slow_from),
+            base: None,
+            latest: None,
+            first_taken: None,
+            newest: None,
+            paused: None,
+            standing: Vec::new(),
+            session: Troubles::new(hang_after),
+        }
+    }
+
     /// Adds an interval. `selected`: a row that is remembered however little it does.
     pub(super) fn take(&mut self, published: Published, selected: Option<&Key>) {
         let Published { snapshot, interval, .. } = published;

@@ -19,6 +19,7 @@ impl State {
     pub(super) fn refresh(&mut self) {
         self.shown.figures = self.record.figures(self.choice.cumulative);
         self.refresh_rows();
+        self.shown.incidents = self.incidents();
         self.shown.read = self.read();
     }
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::record::Figures;
-use crate::model::{Server, ServerId};
-use crate::render::device::Device;
+use crate::model::{Device, Server, ServerId};
 use crate::render::reading::Sentence;
 use crate::render::row::Row;
 
@@ -17,6 +16,8 @@ pub(crate) struct Shown {
     /// How many there are without the filter.
     pub rows_before_filter: usize,
     pub read: Option<Read>,
+    /// The newest first.
+    pub incidents: Vec<Sentence>,
 }
 
 impl Shown {

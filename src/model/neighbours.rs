@@ -1,9 +1,8 @@
-//! Who else syncs on the devices that a server's files are on.
+//! Who else syncs on the devices that a server's files lie on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::{Interval, ServerId, Stats};
-use crate::render::Style;
+use super::{Interval, ServerId, Stats};
 
 /// A process, or all processes of one name, that synced on a device beside the server.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,17 +24,6 @@ pub(crate) enum Place {
     SameDisk(String),
     /// On all devices, or it is not known on which.
     AnyDevice,
-}
-
-impl Place {
-    /// ` (on /dev/vda2, the same disk)`; nothing of the device itself.
-    pub fn in_words(&self, style: &Style) -> String {
-        match self {
-            Place::Here => String::new(),
-            Place::SameDisk(device) => format!(" (on {}, the same disk)", style.name(device.as_bytes())),
-            Place::AnyDevice => " (any device)".into(),
-        }
-    }
 }
 
 /// A device with files of the server on it.
@@ -163,7 +151,6 @@ mod tests {
         let found = devices(&m, &[MYSQL]);
         let [one] = &found[0].neighbours[..] else { panic!("{found:?}") };
         assert_eq!((one.comm.as_str(), &one.place), ("xtrabackup", &Place::SameDisk("/dev/vda2".into())));
-        assert_eq!(one.place.in_words(&Style::default()), " (on /dev/vda2, the same disk)");
     }
 
     #[test]
