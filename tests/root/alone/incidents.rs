@@ -1,5 +1,5 @@
-//! Needs root, FUSE and the tracing filesystem: what went wrong in the past is told first, with its cause, and
-//! the last word is about all of the past.
+//! Needs root, FUSE and the tracing filesystem: what went wrong in the past is told first, with its cause,
+//! and the last word is about all of the past.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
