@@ -338,13 +338,17 @@ impl Incidents {
 
     /// Ends those of which nothing was seen for a while.
     fn close(&mut self, now: SystemTime, seen: &BTreeSet<(ServerId, What)>) {
-        let is_over = |key: &(ServerId, What), incident: &mut Incident| {
+        let mut ended = Vec::new();
+        self.open.retain(|key, incident| {
             incident.goes_on = seen.contains(key);
             // A clock that was set back must not keep one open for ever.
             let since = now.duration_since(incident.end).unwrap_or(JOINED_WITHIN);
-            !incident.goes_on && since >= JOINED_WITHIN
-        };
-        let ended: Vec<_> = self.open.extract_if(.., is_over).map(|(_, incident)| incident).collect();
+            let stays = incident.goes_on || since < JOINED_WITHIN;
+            if !stays {
+                ended.push(incident.clone());
+            }
+            stays
+        });
         self.over.extend(ended.into_iter().filter(Incident::is_worth_telling));
         while self.over.len() > MAX_KEPT {
             let mut of_server: BTreeMap<ServerId, usize> = BTreeMap::new();

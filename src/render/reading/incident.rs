@@ -62,8 +62,8 @@ fn paint(what: What) -> Paint {
     }
 }
 
-/// `14:46:00 to 14:46:09: mysqld 31960, redo hung for 9.2 s (fdatasync, /d/#ib_redo7). It waited for the journal
-/// commit. …`; the server's name where there are several.
+/// `14:46:00 to 14:46:09: mysqld 31960, redo hung for 9.2 s (fdatasync, /d/#ib_redo7). It waited for the
+/// journal commit. …`; the server's name where there are several.
 pub(crate) fn of_one(incident: &Incident, m: &Interval, options: &Options) -> Sentence {
     sentence(incident, false, m, options)
 }
