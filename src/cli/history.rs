@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,13 +15,16 @@ use super::output::print;
 use super::output_file::OutputFile;
 use super::standing::Standing;
 use crate::engine::engines::Engines;
-use crate::history::series::Part;
 use crate::history::{self, remote};
 use crate::linux::PROC;
-use crate::model::Interval;
+use crate::model::{Server, ServerId};
 use crate::once::timeline;
 use crate::render::{Options, Output, Style};
 use crate::server::who::instances::Instances;
+use crate::text::escape_sentence;
+
+/// Servers that are named where none of those that were asked for is there.
+const MOST_NAMED: usize = 20;
 
 #[derive(Args, Debug)]
 pub struct History {
@@ -33,6 +37,9 @@ pub struct History {
     /// Show these processes only [default: every server that the exporter traces]
     #[arg(long, value_name = "PID", value_parser = pid, value_delimiter = ',')]
     pid: Vec<u32>,
+    /// Show the servers of these names only: 3306, orders
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "pid")]
+    server: Vec<String>,
     /// A table for people, JSON or CSV for programs (docs/json.md)
     #[arg(long, value_enum, default_value_t)]
     output: Output,
@@ -56,6 +63,7 @@ impl History {
             last,
             interval: measure.interval,
             pid: measure.trace.targets.pid,
+            server: measure.trace.targets.server,
             output: measure.output,
             output_file: measure.output_file,
             style: measure.style,
@@ -79,17 +87,25 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let engines = Engines::builtin();
     let mut instances = Instances::new(Path::new(PROC), &engines);
     let pids: Vec<u32> = arguments.pid.iter().map(|&pid| instances.first_of(pid)).collect();
-    let pids = &pids;
-    if !pids.is_empty() {
-        restrict(&mut all, pids);
-        parts.iter_mut().for_each(|part| restrict_part(part, pids));
-        if all.servers.is_empty() {
-            let message = format!("the exporter remembers no server with the pid {}", join(pids));
-            return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
-        }
+    let of_name = |server: &&Arc<Server>| arguments.server.iter().any(|name| **name == *server.name);
+    let named: Vec<ServerId> = all.servers.iter().filter(of_name).map(|server| server.id).collect();
+    let are_all_meant = arguments.pid.is_empty() && arguments.server.is_empty();
+    let is_meant = |id: ServerId| are_all_meant || pids.contains(&id.pid) || named.contains(&id);
+    let there: Vec<String> =
+        all.servers.iter().map(|server| escape_sentence(&server.name)).take(MOST_NAMED).collect();
+    all.retain_servers(is_meant);
+    for part in &mut parts {
+        part.interval.retain_servers(is_meant);
+        part.servers.retain(|server, _| is_meant(*server));
     }
-    let troubles = history
-        .troubles(length, arguments.stuck_after, |server| pids.is_empty() || pids.contains(&server.pid));
+    if !are_all_meant && all.servers.is_empty() {
+        let asked: Vec<String> = arguments.pid.iter().map(u32::to_string).collect();
+        let asked = escape_sentence(&[asked, arguments.server.clone()].concat().join(" or "));
+        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
+        let message = format!("the exporter remembers no server {asked}: it remembers {there}");
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    let troubles = history.troubles(length, arguments.stuck_after, is_meant);
     say_what_is_missing(&history, length, all.span.duration);
 
     let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
@@ -126,17 +142,4 @@ fn say_what_is_missing(history: &history::History, wanted: Duration, got: Durati
             crate::text::interval(wanted)
         );
     }
-}
-
-fn join(pids: &[u32]) -> String {
-    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ")
-}
-
-fn restrict(m: &mut Interval, pids: &[u32]) {
-    m.retain_servers(|server| pids.contains(&server.pid));
-}
-
-fn restrict_part(part: &mut Part, pids: &[u32]) {
-    restrict(&mut part.interval, pids);
-    part.servers.retain(|server, _| pids.contains(&server.pid));
 }

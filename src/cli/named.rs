@@ -2,24 +2,39 @@
 //! number.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::exit::{BAD_USAGE, Exit};
+use super::exit::{BAD_USAGE, Exit, NOTHING_TO_TRACE};
 use super::options::TargetArgs;
-use super::shell;
+use super::{session, shell};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
+use crate::model::Server;
+use crate::server::what::describers::describe_all;
 use crate::server::who::filter::{COMM_LENGTH, TargetFilter};
-use crate::server::who::selection;
+use crate::server::who::{naming, selection};
+use crate::text::escape_sentence;
+
+/// How long describing the servers may take, to know their names.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Servers that are named where none has the name that was asked for.
+const MOST_NAMED: usize = 20;
 
 /// Puts it among the options. `actions`: what else a word may be. `typo`: the action that was probably meant
 /// where nothing has this very name.
 pub(super) fn resolve(
     targets: &mut TargetArgs,
-    engines: &Engines,
+    engines: &Arc<Engines>,
     actions: &[&str],
     typo: impl FnOnce(&str) -> Option<clap::Error>,
 ) -> anyhow::Result<()> {
-    let Some(word) = targets.server.take() else { return Ok(()) };
+    if !targets.server.is_empty() {
+        let names = std::mem::take(&mut targets.server);
+        targets.pid = by_their_names(&names, targets, engines)?;
+        return Ok(());
+    }
+    let Some(word) = targets.word.take() else { return Ok(()) };
     if let Ok(pid) = word.parse() {
         targets.pid.push(pid);
     } else if let Some(engine) = engines.called(&word) {
@@ -36,6 +51,36 @@ pub(super) fn resolve(
         return Err(wrong(unknown(&word)));
     }
     Ok(())
+}
+
+/// The processes of the servers that are called so now.
+fn by_their_names(
+    names: &[String],
+    targets: &TargetArgs,
+    engines: &Arc<Engines>,
+) -> anyhow::Result<Vec<u32>> {
+    let processes = session::selection(targets, engines)?.processes();
+    let described = describe_all(&processes, session::rules(engines.clone(), None)?, DESCRIBE_TIMEOUT);
+    let servers: Vec<&Server> = described.iter().map(|(server, _)| server).collect();
+    let known = naming::names(&servers, &[]);
+    let mut pids = Vec::new();
+    for name in names {
+        let of_name = servers.iter().zip(&known).filter(|(_, known)| *known == name);
+        let before = pids.len();
+        pids.extend(of_name.map(|(server, _)| server.id.pid));
+        if pids.len() == before {
+            let mut known: Vec<&str> = known.iter().map(String::as_str).take(MOST_NAMED).collect();
+            known.sort_unstable();
+            known.dedup();
+            let there = match &known[..] {
+                [] => "no server runs here".to_owned(),
+                names => format!("there are {}", escape_sentence(&names.join(", "))),
+            };
+            let message = format!("no server is called {}: {there}", escape_sentence(name));
+            return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+        }
+    }
+    Ok(pids)
 }
 
 fn wrong(message: String) -> anyhow::Error {
@@ -72,10 +117,10 @@ mod tests {
     use crate::linux::child::Sleeper;
 
     fn resolved(word: &str) -> Result<TargetArgs, String> {
-        let mut targets = TargetArgs { server: Some(word.into()), ..TargetArgs::default() };
+        let mut targets = TargetArgs { word: Some(word.into()), ..TargetArgs::default() };
         resolve(&mut targets, &Engines::builtin(), &["once", "explain"], |_| None)
             .map_err(|error| error.to_string())?;
-        assert!(targets.server.is_none());
+        assert!(targets.word.is_none());
         Ok(targets)
     }
 
@@ -89,6 +134,15 @@ mod tests {
         assert_eq!(resolved("valkey-server").unwrap().comm, ["valkey-server"]);
         let _running = Sleeper::start();
         assert_eq!(resolved("sleep").unwrap().comm, ["sleep"]);
+    }
+
+    #[test]
+    fn a_name_that_no_server_has_is_an_error_with_those_that_there_are() {
+        let server = vec!["no-such-server".to_owned()];
+        let mut targets = TargetArgs { server, ..TargetArgs::default() };
+        let engines = Engines::builtin();
+        let error = resolve(&mut targets, &engines, &[], |_| None).unwrap_err().to_string();
+        assert!(error.starts_with("no server is called no-such-server: "), "{error}");
     }
 
     #[test]

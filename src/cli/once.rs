@@ -436,6 +436,7 @@ impl Sink {
             interval: None,
             session: None,
             longest_path: None,
+            failing: Vec::new(),
             verdicts: None,
         };
         let fail_on = arguments.fail_on.clone();
@@ -494,6 +495,7 @@ impl Sink {
     fn write(&mut self, measurement: &Interval) -> anyhow::Result<()> {
         self.options.interval = self.series.then_some(self.written);
         self.written += 1;
+        self.options.failing = self.standing.failing(&measurement.servers).map(|of| of.pid).collect();
         let said = self.judge(measurement);
         let mut text = Vec::new();
         render(measurement, &self.options, &mut text).context("cannot render")?;

@@ -26,7 +26,13 @@ pub struct TargetArgs {
     ///
     /// The short form of --engine, --comm or --pid.
     #[arg(index = 1, value_name = "SERVER", conflicts_with_all = ["pid", "comm", "cgroup", "all", "engine"])]
-    pub server: Option<String>,
+    pub word: Option<String>,
+    /// Servers by the names that every view, metric and alert has: 3306, orders
+    ///
+    /// As they run now; several with commas between them. `fsynctop status` lists them, where an exporter
+    /// runs.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["word", "pid", "comm", "cgroup", "all"])]
+    pub server: Vec<String>,
     /// These processes [default: the servers of every engine]
     ///
     /// A name is taken for a number where one server alone has it. The default of `stuck` is every process.
@@ -62,7 +68,8 @@ pub struct TargetArgs {
 
 impl TargetArgs {
     pub(crate) fn is_given(&self) -> bool {
-        self.all || self.cgroup.is_some() || [self.comm.len(), self.engine.len(), self.pid.len()] != [0; 3]
+        let lists = [self.comm.len(), self.engine.len(), self.pid.len(), self.server.len()];
+        self.all || self.cgroup.is_some() || lists != [0; 4]
     }
 }
 

@@ -22,7 +22,7 @@ pub struct Plain {
     pub once: bool,
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
-        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "server", "comm", "cgroup", "all", "engine", "profile", "ops",
+        "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "word", "comm", "cgroup", "all", "engine", "profile", "ops",
         "writes", "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
     ])]
     pub last: Option<Duration>,

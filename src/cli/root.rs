@@ -187,7 +187,7 @@ impl Arguments {
     }
 
     /// Gives a word that names servers its option. `words`: as they were typed.
-    pub(crate) fn name_servers(&mut self, engines: &Engines, words: &[OsString]) -> anyhow::Result<()> {
+    pub(crate) fn name_servers(&mut self, engines: &Arc<Engines>, words: &[OsString]) -> anyhow::Result<()> {
         let command = command();
         let actions: Vec<&str> = actions(&command).map(Command::get_name).collect();
         // Behind an action, no other is meant.
@@ -238,7 +238,7 @@ pub(crate) fn with_suggestion(mut error: clap::Error, words: &[OsString]) -> cla
         let mut plain = words::plain(&command, words).into_iter().peekable();
         let action = plain.next_if(|word| command.find_subcommand(word).is_some());
         let action = action.and_then(|word| command.find_subcommand(word)).unwrap_or(&command);
-        if action.get_positionals().all(|argument| argument.get_id() != "server") {
+        if action.get_positionals().all(|argument| argument.get_id() != "word") {
             return error;
         }
         let Some(at) = plain.next().and_then(|first| words.iter().position(|word| word == first)) else {

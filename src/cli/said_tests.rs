@@ -434,7 +434,9 @@ fn what_is_said_is_so() {
 }
 
 /// Figures in help that are no limit and no default: examples of values, other programs' names and numbers.
-const EXAMPLES: [&str; 22] = [
+const EXAMPLES: [&str; 24] = [
+    "metric and alert has: 3306, orders",
+    "servers of these names only: 3306, orders",
     "mysql, mysqld, 4711",
     "a PID (`fsynctop 4711`)",
     "10, 90s, 5m",

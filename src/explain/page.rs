@@ -6,7 +6,7 @@ use super::Explanation;
 use super::commits::Commits;
 use super::waits::{Journal, Part, Who, facts};
 use crate::model::Role;
-use crate::render::{Options, Paint, Style, reading};
+use crate::render::{Options, Paint, Style, header, reading};
 use crate::text;
 
 /// The parts of a call's time are measured by other hooks than the call: more of a difference than this is
@@ -147,7 +147,7 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
     let row = m.roles.iter().find(|row| (row.server, row.role, row.op) == (who.server, who.role, who.op));
     let count = row.map_or(0, |row| row.stats.count);
     let process = match m.servers.iter().find(|server| server.id == who.server) {
-        Some(server) => format!(" of {} {}", style.name(server.comm.as_bytes()), who.server.pid),
+        Some(_) => format!(" of {}", header::name(m, who.server, style)),
         None => String::new(),
     };
     let each = match count {

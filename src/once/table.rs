@@ -8,11 +8,12 @@ use crate::history::Troubles;
 use crate::model::figures::{Figure, Fit, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{
-    Backlog, Errors, Interval, Max, Neighbour, Op, RoleRow, Server, ServerId, Stats, Target, UnsyncedRow,
-    Via, neighbours,
+    Backlog, Errors, Interval, Max, Neighbour, Op, RoleRow, ServerId, Stats, Target, UnsyncedRow, Via,
+    neighbours,
 };
 use crate::render::columns::Column;
 use crate::render::grid::{self, Align, Cell, layout};
+use crate::render::ranked::{ranked, without_quiet};
 use crate::render::row::{About, Key, Row, file_name, suffix};
 use crate::render::rows::{self, p99, rows_for_people};
 use crate::render::{By, Options, Paint, Style, header, histogram, place, reading};
@@ -30,15 +31,24 @@ pub(super) fn table(m: &Interval, options: &Options) -> String {
     if options.interval.is_some_and(|interval| interval > 0) {
         out.push('\n');
     }
-    let servers = servers(m);
-    if servers.is_empty() {
-        let _ = writeln!(out, "no server traced · {}", m.setup.mode.name());
+    let (servers, quiet) = without_quiet(ranked(m, options), m, options);
+    if servers.is_empty() && quiet.is_none() {
+        let _ = writeln!(out, "no server traced");
     } else if options.by == By::Server && servers.len() > 1 {
-        section(&mut out, m, &servers, header::of_all(m, options), options);
+        let ids: Vec<ServerId> = servers.iter().map(|one| one.id).collect();
+        section(&mut out, m, &ids, header::of_all(m, options), options);
     } else {
-        for &server in &servers {
-            section(&mut out, m, &[server], header::of_server(m, server, options), options);
+        for (at, server) in servers.iter().enumerate() {
+            if at > 0 {
+                out.push('\n');
+            }
+            section(&mut out, m, &[server.id], header::of_server(m, server, options), options);
         }
+    }
+    if let Some(quiet) = quiet {
+        let blank = if servers.is_empty() { "" } else { "\n" };
+        let lines = options.style.wrap(&quiet, 2).join("\n");
+        let _ = writeln!(out, "{blank}{lines}");
     }
     match &options.session {
         None => sentences(&mut out, reading::confidence(m, options), options),
@@ -57,22 +67,9 @@ pub(super) fn session(out: &mut String, session: &Troubles, m: &Interval, option
     sentences(out, reading::of_window(session, &whole, m, options), options);
 }
 
-/// All servers, also one that only its rows still know.
-pub(super) fn servers(m: &Interval) -> Vec<ServerId> {
-    let mut servers: Vec<ServerId> =
-        m.servers.iter().map(|server: &std::sync::Arc<Server>| server.id).collect();
-    let unknown = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
-    for id in unknown {
-        if !servers.contains(&id) {
-            servers.push(id);
-        }
-    }
-    servers
-}
-
 fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<String>, options: &Options) {
     for line in header {
-        let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
+        let _ = writeln!(out, "{line}");
     }
     out.push('\n');
     let stuck = header::stuck_lines(m, servers, options);
@@ -103,10 +100,6 @@ fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<Str
             text.iter_mut().for_each(|sentence| sentence.text.insert_str(0, &format!("{name}: ")));
         }
         sentences(out, text, options);
-    }
-    // Between two servers a blank line; the last sentence of all follows its server's own directly.
-    if servers.last() != self::servers(m).last() {
-        out.push('\n');
     }
 }
 

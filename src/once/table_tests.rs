@@ -191,7 +191,7 @@ fn the_table_of_a_pipe_is_one_line_per_row_with_every_column() {
     assert!(text.contains(heading), "{text}");
     assert!(text.contains("redo         fdatasync   3,237   2,366"), "{text}");
     assert!(text.starts_with(
-        "mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s\n\n"
+        "3306 is ok · mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · 1.37 s\n\n"
     ));
     assert!(text.ends_with("no watched call was missed.\nNot watched: io_uring, libaio, O_DSYNC writes, RWF_DSYNC writes, msync, sync_file_range, syncfs, sync.\n"), "{text}");
 }
@@ -354,7 +354,7 @@ fn what_is_not_known_of_a_server_is_left_out() {
     let text = rendered(&m, &options(By::Role, None));
     assert_eq!(
         text.lines().next(),
-        Some("mysqld 31960 · exited · socket /run/mysqld/mysqld.sock · fentry · 1.37 s")
+        Some("3306 has exited · mysqld 31960 · socket /run/mysqld/mysqld.sock · 1.37 s")
     );
     assert!(!text.contains("also on"));
 }
@@ -362,7 +362,7 @@ fn what_is_not_known_of_a_server_is_left_out() {
 #[test]
 fn a_series_says_when_each_interval_ended_and_sets_them_apart() {
     let second = rendered(&fixture::busy(), &Options { interval: Some(1), ..options(By::Role, None) });
-    assert!(second.starts_with("\nmysqld 31960"), "{second}");
+    assert!(second.starts_with("\n3306 is ok · mysqld 31960"), "{second}");
     assert!(
         second.lines().nth(1).unwrap().ends_with(" · 1.37 s · until 2026-05-28T10:03:02.618000Z"),
         "{second}"

@@ -16,6 +16,8 @@ use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json;
+use crate::render::ranked::{ranked, without_quiet};
+use crate::render::reading::Sentence;
 use crate::render::rows::max_ns;
 use crate::render::{Options, Output, Paint, json_schema, reading};
 use crate::text::{count, duration, percent, rate, rfc3339};
@@ -63,23 +65,28 @@ pub fn write(
 
 fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
-    let servers = table::servers(all);
+    let (servers, quiet) = without_quiet(ranked(all, options), all, options);
     let incidents = reading::incidents(&troubles.incidents, all, options);
     if !incidents.is_empty() {
         table::sentences(&mut out, incidents, options);
         out.push('\n');
     }
-    for &server in &servers {
-        for line in header::of_server(all, server, options) {
-            let _ = writeln!(out, "{}", options.style.paint(Paint::Heading, &line));
+    for ranked in &servers {
+        for line in header::of_server(all, ranked, options) {
+            let _ = writeln!(out, "{line}");
         }
         out.push('\n');
+        let server = ranked.id;
         let known = all.servers.iter().find(|known| known.id == server);
         let logs = logs(parts, server, known.map(|known| &**known));
         out.push_str(&rows(parts, server, &logs, options));
         out.push('\n');
     }
-    if servers.is_empty() {
+    if let Some(quiet) = &quiet {
+        table::sentences(&mut out, vec![Sentence::plain(quiet.clone())], options);
+        out.push('\n');
+    }
+    if servers.is_empty() && quiet.is_none() {
         let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));

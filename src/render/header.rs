@@ -1,33 +1,61 @@
 //! The line that says whose figures these are, and the syncs that are stuck, which stand above every table.
 
 use super::Options;
+use super::ranked::Ranked;
 use super::row::Row;
 use super::style::{Paint, Style};
 use crate::model::{InFlight, Interval, Server, ServerId};
 use crate::text::{counted, duration_in_words, interval, rfc3339};
+use crate::verdict::State;
 
 /// Stuck syncs listed one by one; the rest is a count.
 const STUCK_SHOWN: usize = 10;
 
-/// `mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · fentry · 1.37 s`; what is
-/// not known is left out.
-pub(crate) fn of_server(m: &Interval, id: ServerId, options: &Options) -> Vec<String> {
+/// `3306 is ok · mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · 1.37 s`; what
+/// is not known is left out.
+pub(crate) fn of_server(m: &Interval, ranked: &Ranked, options: &Options) -> Vec<String> {
+    let Ranked { id, state, .. } = *ranked;
     let style = &options.style;
     let mut parts = Vec::new();
     match m.server(id) {
         Some(server) => describe(server, style, &mut parts),
         None => parts.push(format!("pid {}", id.pid)),
     }
-    lines(m, parts, options)
+    let name = parts.first().cloned().unwrap_or_default();
+    let has_ended = m.server(id).is_some_and(|server| !server.alive);
+    parts[0] = match has_ended && !is_sick(state) {
+        _ if id == ServerId::ENDED => name,
+        true => format!("{name} has exited"),
+        false => format!("{name} is {}", word(state)),
+    };
+    let lines = lines(m, parts, options);
+    lines.into_iter().map(|line| style.paint(paint_of(state), &line)).collect()
+}
+
+/// What is wrong is not overlooked.
+pub(crate) fn word(state: State) -> String {
+    if is_sick(state) { state.name().to_uppercase() } else { state.name().to_owned() }
+}
+
+pub(crate) fn is_sick(state: State) -> bool {
+    matches!(state, State::Slow | State::Stalled | State::Failing)
+}
+
+fn paint_of(state: State) -> Paint {
+    match state {
+        State::Failing => Paint::Error,
+        State::Stalled | State::Slow => Paint::Stuck,
+        State::Ok | State::Idle | State::Unknown => Paint::Heading,
+    }
 }
 
 /// For a table of several servers.
 pub(crate) fn of_all(m: &Interval, options: &Options) -> Vec<String> {
-    lines(m, vec![format!("{} servers", m.servers.len())], options)
+    let lines = lines(m, vec![format!("{} servers", m.servers.len())], options);
+    lines.into_iter().map(|line| options.style.paint(Paint::Heading, &line)).collect()
 }
 
 fn lines(m: &Interval, mut parts: Vec<String>, options: &Options) -> Vec<String> {
-    parts.push(m.setup.mode.name().into());
     parts.push(interval(m.span.duration));
     if options.interval.is_some() {
         parts.push(format!("until {}", rfc3339(m.span.end)));
@@ -36,26 +64,29 @@ fn lines(m: &Interval, mut parts: Vec<String>, options: &Options) -> Vec<String>
     options.style.wrap_at(&parts.join(" · "), " · ", 2)
 }
 
-/// The server as its header begins: its name, escaped, and pid.
+/// What the server is called, escaped: the same in every view, in metrics and in alerts.
 pub(crate) fn name(m: &Interval, id: ServerId, style: &Style) -> String {
-    match m.server(id) {
-        Some(server) => name_of(server, style),
-        None => format!("pid {}", id.pid),
-    }
+    name_of(id, m.server(id).map(|server| &**server), style)
 }
 
-fn name_of(server: &Server, style: &Style) -> String {
-    let name = style.name(server.comm.as_bytes());
-    if server.id == ServerId::ENDED { name } else { format!("{name} {}", server.id.pid) }
+/// `3306`, `orders`; `pid 31960` of one that is not described.
+pub(crate) fn name_of(id: ServerId, server: Option<&Server>, style: &Style) -> String {
+    server.map_or_else(|| format!("pid {}", id.pid), |server| style.escaped_name(&server.name))
+}
+
+/// `mysqld 31960`.
+pub(crate) fn process(server: &Server, style: &Style) -> String {
+    format!("{} {}", style.name(server.comm.as_bytes()), server.id.pid)
 }
 
 fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
     let path = |path: &std::path::Path| style.name(path.as_os_str().as_encoded_bytes());
     let escaped = |text: &String| style.name(text.as_bytes());
-    parts.push(name_of(server, style));
-    if !server.alive && server.id != ServerId::ENDED {
-        parts.push("exited".into());
-    }
+    let process = (server.id != ServerId::ENDED).then(|| process(server, style));
+    // A process that is called nothing else has its name in there.
+    let is_in_process = process.is_some() && *server.name == *server.comm;
+    parts.extend((!is_in_process).then(|| style.escaped_name(&server.name)));
+    parts.extend(process);
     parts.extend(server.version.as_ref().map(escaped));
     parts.extend(server.container.as_ref().map(|name| format!("container {}", escaped(name))));
     let ports: Vec<String> = server.ports.iter().map(u16::to_string).collect();

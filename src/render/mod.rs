@@ -10,6 +10,7 @@ pub(crate) mod json_figures;
 pub(crate) mod json_schema;
 mod options;
 pub(crate) mod place;
+pub(crate) mod ranked;
 pub(crate) mod reading;
 pub(crate) mod row;
 pub(crate) mod rows;

@@ -57,6 +57,8 @@ pub struct Options {
     pub session: Option<Arc<Troubles>>,
     /// A path in a sentence has at most so many columns. None: all of it.
     pub longest_path: Option<usize>,
+    /// Processes that an exporter knows to be failing, whatever is measured now.
+    pub failing: Vec<u32>,
     /// For JSON, where verdicts were asked for.
     pub verdicts: Option<Vec<OfServer>>,
 }
@@ -75,6 +77,7 @@ impl Default for Options {
             interval: None,
             session: None,
             longest_path: None,
+            failing: Vec::new(),
             verdicts: None,
         }
     }

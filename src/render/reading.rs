@@ -74,10 +74,10 @@ pub(crate) fn written(m: &Interval, options: &Options) -> Vec<Sentence> {
 pub(crate) fn slower_than_they_may_be(m: &Interval, options: &Options) -> Vec<Sentence> {
     let several = m.servers.len() > 1;
     let of = |server: &std::sync::Arc<Server>| {
-        let whose = options.style.name(server.comm.as_bytes());
+        let whose = header::name(m, server.id, &options.style);
         let exceeded = thresholds::exceeded(&Scene { m, server: server.id, options });
         let said = exceeded.into_iter().map(|(_, text)| match several {
-            true => Sentence::plain(format!("{whose} {}: {text}", server.id.pid)),
+            true => Sentence::plain(format!("{whose}: {text}")),
             false => Sentence::plain(text),
         });
         said.collect::<Vec<_>>()

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::palette::Ink;
-use super::rows;
 use super::view::View;
 use crate::model::figures::{Figure, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{Errors, Max, SATURATED, Server, ServerId};
 use crate::render::Style;
 use crate::render::columns::Column;
-use crate::render::header::clock;
+use crate::render::header::{self, clock};
 use crate::render::row::{About, Row};
 use crate::text::{count, duration, duration_in_words, errno, rate};
 
@@ -53,7 +52,7 @@ impl Format<'_> {
     /// As the metrics call it.
     pub(crate) fn server_name(&self, id: ServerId) -> String {
         let server = self.servers.iter().find(|server| server.id == id);
-        rows::server_name(Some(id), server.map(|server| &**server), &self.style)
+        header::name_of(id, server.map(|server| &**server), &self.style)
     }
 }
 
@@ -159,13 +158,11 @@ fn flight(format: &Format, row: &Row) -> Cell {
         let text = format!("{} STUCK", row.in_flight);
         return Cell { text, alarm: Some(Alarm::Alarm), ..Cell::default() };
     }
-    match format.over.is_zero() {
-        true => plain("–"),
-        false => {
-            // A sync that began before the interval counts whole; no log has more than one at a time.
-            let mean = row.busy(format.over).unwrap_or_else(|| row.stats.in_flight_mean(format.over));
-            plain(format!("{mean:.2}"))
-        }
+    match row.busy(format.over) {
+        _ if format.over.is_zero() => plain("–"),
+        // A log has at most one at a time: how busy it is says the same.
+        Some(_) => Cell::default(),
+        None => plain(format!("{:.2}", row.stats.in_flight_mean(format.over))),
     }
 }
 

@@ -141,16 +141,18 @@ pub(crate) fn legend(most: u64) -> Vec<(u8, u64)> {
     entries
 }
 
-/// A row of a graph: heights 0 to 7 on a scale of the row's own; None: nothing happened.
-pub(crate) fn heights(values: &[Option<u64>], scale: Scale) -> Vec<Option<u8>> {
-    let known = || values.iter().flatten().copied();
-    let (least, most) = (known().min().unwrap_or(0).max(1), known().max().unwrap_or(0));
+/// The heights of a row of a small graph. The highest bar leaves a gap below the row above it.
+const HIGHEST: f64 = 6.0;
+
+/// A row of a small graph, on a scale from `least` to `most` that all rows share; None: nothing happened.
+pub(crate) fn heights(values: &[Option<u64>], (least, most): (u64, u64), scale: Scale) -> Vec<Option<u8>> {
+    let least = least.max(1);
     let height = |value: u64| match scale {
-        Scale::Linear => (value as f64 / most.max(1) as f64 * 7.0).round() as u8,
+        Scale::Linear => (value as f64 / most.max(1) as f64 * HIGHEST).round() as u8,
         // Noise stays flat: the scale is a factor of eight at least.
         Scale::Logarithmic => {
             let range = (most as f64 / least as f64).max(8.0).ln();
-            ((value.max(1) as f64 / least as f64).ln() / range * 7.0).round() as u8
+            ((value.max(1) as f64 / least as f64).ln() / range * HIGHEST).round() as u8
         }
     };
     values.iter().map(|value| value.map(height)).collect()
@@ -274,10 +276,15 @@ mod tests {
     #[test]
     fn a_graph_is_flat_where_little_changes_and_rises_where_much_does() {
         let flat = [Some(200), Some(210), None, Some(190)];
-        assert_eq!(heights(&flat, Scale::Logarithmic), [Some(0), Some(0), None, Some(0)]);
+        assert_eq!(heights(&flat, (190, 210), Scale::Logarithmic), [Some(0), Some(0), None, Some(0)]);
         let risen = [Some(200), Some(200), Some(3_200)];
-        assert_eq!(heights(&risen, Scale::Logarithmic), [Some(0), Some(0), Some(7)]);
-        assert_eq!(heights(&[Some(0), Some(50), Some(100)], Scale::Linear), [Some(0), Some(4), Some(7)]);
-        assert_eq!(heights(&[None, None], Scale::Linear), [None, None]);
+        assert_eq!(heights(&risen, (200, 3_200), Scale::Logarithmic), [Some(0), Some(0), Some(6)]);
+        assert_eq!(
+            heights(&[Some(0), Some(50), Some(100)], (0, 100), Scale::Linear),
+            [Some(0), Some(3), Some(6)]
+        );
+        // Another row is ten times as slow: on the scale of both, this one lies low.
+        assert_eq!(heights(&risen, (200, 32_000), Scale::Logarithmic), [Some(0), Some(0), Some(3)]);
+        assert_eq!(heights(&[None, None], (0, 0), Scale::Linear), [None, None]);
     }
 }

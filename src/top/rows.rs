@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use super::log::Log;
 use super::view::View;
 use crate::model::neighbours::used_by;
-use crate::model::{InFlight, Interval, LogEntry, Op, Role, Server, ServerId, Stats};
-use crate::render::Style;
+use crate::model::{InFlight, Interval, LogEntry, Op, Role, ServerId, Stats};
 use crate::render::row::{About, Key, Row, file_name, suffix};
 use crate::render::rows::{self as makers, Wanted};
+use crate::render::{Style, header};
 
 impl Row {
     /// How busy a log is that the server serialises, 0 to 1. One whose sync has been in flight all the time
@@ -29,7 +29,9 @@ impl Row {
             (About::Thread(_), Key::Thread(_, 0, ..)) => "(threads that ended)".into(),
             (About::Thread(name), _) => style.name(name.as_bytes()),
             (About::Neighbour { comm, .. }, _) => style.name(comm.as_bytes()),
-            (About::Server(server), key) => server_name(key.server(), server.as_deref(), style),
+            (About::Server(server), key) => {
+                key.server().map_or_else(String::new, |id| header::name_of(id, server.as_deref(), style))
+            }
         }
     }
 
@@ -46,20 +48,6 @@ impl Row {
 /// Of a log that the server serialises. `oldest`: the age of a sync of it that is in flight.
 pub fn busy(mean: f64, oldest: Duration, over: Duration) -> f64 {
     if oldest >= over && !over.is_zero() { 1.0 } else { mean.min(1.0) }
-}
-
-/// As the metrics call it: `3306`, `orders`.
-pub(crate) fn server_name(id: Option<ServerId>, server: Option<&Server>, style: &Style) -> String {
-    match (id, server) {
-        (Some(_), Some(server)) => style.escaped_name(&server.name),
-        (Some(id), None) => format!("pid {}", id.pid),
-        (None, _) => String::new(),
-    }
-}
-
-/// `mysqld 31960`.
-pub(crate) fn process_name(server: &Server, style: &Style) -> String {
-    format!("{} {}", style.name(server.comm.as_bytes()), server.id.pid)
 }
 
 /// Which rows.

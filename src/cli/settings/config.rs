@@ -216,7 +216,8 @@ pub enum Overruled {
 
 impl Overruled {
     pub(in super::super) fn of(key: &Key, given: &dyn Fn(&str) -> bool) -> Option<Overruled> {
-        const CHOOSING_PROCESSES: [&str; 7] = ["server", "pid", "comm", "cgroup", "all", "engine", "command"];
+        const CHOOSING_PROCESSES: [&str; 8] =
+            ["word", "server", "pid", "comm", "cgroup", "all", "engine", "command"];
         let id = key.name.replace('-', "_");
         if given(&id) || (key.is_target() && CHOOSING_PROCESSES.iter().any(|&id| given(id))) {
             return Some(Overruled::ByOption);

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 
 use super::pen::{GAP, Part, Pen, fit};
 use super::readings::seconds;
-use crate::render::header::clock;
+use crate::render::header::{self, clock};
 use crate::render::histogram::bar;
 use crate::render::row::{About, Row};
 use crate::render::rows::p99;
@@ -14,7 +14,6 @@ use crate::text::{absence, count, counted, end_of_path, rate, width};
 use crate::top::cells::{Units, latency, latency_in_words, maximum_in_words};
 use crate::top::heatmap::{Map, Span, legend, level, map};
 use crate::top::palette::{ASCII_SHADES, Ink, SHADES};
-use crate::top::rows::process_name;
 use crate::top::state::State;
 use crate::top::view::View;
 
@@ -118,7 +117,7 @@ fn facts(state: &State, row: &Row) -> Vec<Part> {
     }
     let server = row.server().and_then(|id| state.shown.server(id));
     let rank = if View::from(&row.key) == View::Server { 6 } else { 0 };
-    facts.extend(server.map(|server| fact(rank, process_name(server, &state.style))));
+    facts.extend(server.map(|server| fact(rank, header::process(server, &state.style))));
     if let About::File(file) = &row.about {
         let escaped = |text: &Arc<str>| state.style.name(text.as_bytes());
         let filesystem = file.info.filesystem.as_ref().map(escaped);

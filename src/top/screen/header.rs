@@ -10,7 +10,7 @@ use super::pen::{GAP, Part, Pen, fit};
 use super::readings;
 use crate::live;
 use crate::model::{Interval, Lost, Role, SATURATED, Server, ServerId, Stats};
-use crate::render::header::clock;
+use crate::render::header::{self, clock};
 use crate::text::{count, counted, escape_sentence, interval, rate, shorten_middle, width};
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
@@ -19,8 +19,8 @@ use crate::top::state::State;
 use crate::top::view::View;
 use crate::verdict::{self, OfServer};
 
-/// From so many columns on, the way of attaching is written out.
-const ROOM_FOR_SENTENCES: u16 = 100;
+/// Sick servers that are named with their states.
+const MOST_SICK: usize = 2;
 
 pub fn draw(state: &State, areas: &Areas, pen: &mut Pen) {
     let Rect { x, y, width: columns, height } = areas.header;
@@ -60,25 +60,33 @@ fn who(state: &State) -> Vec<Part> {
             None => vec![Part::new(9, format!("pid {}", id.pid), Ink::Strong)],
         },
         several => {
+            let sick = state.shown.ranked.iter().filter(|one| several.contains(&one.id));
+            let sick = sick.filter(|one| header::is_sick(one.state));
+            let mut parts: Vec<Part> = sick
+                .take(MOST_SICK)
+                .map(|one| format!("{} {}", state.server_name(one.id), header::word(one.state)))
+                .map(|text| Part::new(9, text, Ink::Alarm))
+                .collect();
             let names: Vec<String> = several.iter().map(|id| state.server_name(*id)).collect();
             let count = format!("{} servers", several.len());
-            vec![Part::new(9, format!("{count}: {}", names.join(", ")), Ink::Strong).or(count)]
+            parts.push(Part::new(8, format!("{count}: {}", names.join(", ")), Ink::Strong).or(count));
+            parts
         }
     }
 }
 
-/// `attached by fentry  refresh 1 s`.
+/// `refresh 1 s`.
 fn how(state: &State) -> Vec<Part> {
-    let Some(figures) = &state.shown.figures else { return Vec::new() };
+    if state.shown.figures.is_none() {
+        return Vec::new();
+    }
     let every = match state.tracing.sampling {
         live::State::Degraded { interval: now } => {
             Part::new(8, format!("refresh {} to save CPU", short(now)), Ink::Warning)
         }
-        _ => Part::new(7, format!("refresh {}", short(state.tracing.interval)), Ink::Plain),
+        _ => Part::new(7, format!("refresh {}", short(state.tracing.interval)), Ink::Faint),
     };
-    let mode = figures.m.setup.mode.name();
-    let attached = if state.size.0 < ROOM_FOR_SENTENCES { "probes:" } else { "attached by" };
-    vec![Part::new(4, format!("{attached} {mode}"), Ink::Plain), every]
+    vec![every]
 }
 
 /// `1 s`, `0.2 s`.
@@ -113,16 +121,22 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
         (None, Some(device)) => push(6, on(device)),
         (None, None) => {}
     }
-    let name = rows::server_name(Some(server.id), Some(server), &state.style);
+    let name = header::name_of(server.id, Some(server), &state.style);
     parts.insert(0, Part::new(9, name, Ink::Strong));
-    parts.insert(1, Part::new(7, rows::process_name(server, &state.style), Ink::Plain));
-    if !server.alive {
-        parts.insert(2, Part::new(8, "exited", Ink::Warning));
+    parts.insert(1, Part::new(7, header::process(server, &state.style), Ink::Plain));
+    let verdict = state.shown.ranked.iter().find(|one| one.id == server.id).map(|one| one.state);
+    match verdict {
+        Some(verdict) if header::is_sick(verdict) => {
+            parts.insert(1, Part::new(9, header::word(verdict), Ink::Alarm));
+        }
+        _ if !server.alive => parts.insert(1, Part::new(8, "exited", Ink::Warning)),
+        Some(verdict) => parts.insert(1, Part::new(8, header::word(verdict), Ink::Strong)),
+        None => {}
     }
     parts
 }
 
-/// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight  0 failed  0 lost`.
+/// `5,294 syncs/s  redo 37 % busy  binlog 74 % busy  3 in flight`, then what failed and what was missed.
 fn totals(state: &State) -> Vec<Part> {
     let Some(figures) = &state.shown.figures else { return Vec::new() };
     let m = &figures.m;
@@ -142,8 +156,8 @@ fn totals(state: &State) -> Vec<Part> {
     let in_flight = m.in_flight.iter().filter(|sync| servers.contains(&sync.server));
     let in_flight = in_flight.fold(0, |sum: u64, sync| sum.saturating_add(sync.count));
     parts.push(Part::new(3, format!("{} in flight", count(in_flight)), Ink::Plain));
-    parts.push(failures(state));
-    parts.push(confidence(state, m));
+    parts.extend(failures(state));
+    parts.extend(confidence(state, m));
     parts
 }
 
@@ -187,7 +201,7 @@ fn busiest(state: &State, m: &Interval, servers: &[ServerId], role: Role) -> Opt
 }
 
 /// Since the log began, or before, where an exporter remembers it: one that failed long ago still matters.
-fn failures(state: &State) -> Part {
+fn failures(state: &State) -> Option<Part> {
     let servers = state.servers();
     let is_shown = |of: &&OfServer| servers.iter().any(|server| server.pid == of.pid);
     let mut failing =
@@ -200,19 +214,15 @@ fn failures(state: &State) -> Part {
             more => format!(" and {more} more"),
         };
         let whole = format!("FAILING since {} {}{more}", day.unwrap_or_default(), time.unwrap_or_default());
-        return Part::new(9, escape_sentence(&whole), Ink::Alarm).or(short);
+        return Some(Part::new(9, escape_sentence(&whole), Ink::Alarm).or(short));
     }
-    match state.record.past.log.last_failure() {
-        None => Part::new(6, "0 failed", Ink::Plain),
-        Some(last) => {
-            let failed = format!("{} failed", count(state.record.past.log.failures()));
-            Part::new(9, format!("{failed}, last {}", clock(last.at)), Ink::Alarm)
-        }
-    }
+    let last = state.record.past.log.last_failure()?;
+    let failed = format!("{} failed", count(state.record.past.log.failures()));
+    Some(Part::new(9, format!("{failed}, last {}", clock(last.at)), Ink::Alarm))
 }
 
-/// Whether every one of the watched calls was counted.
-fn confidence(state: &State, m: &Interval) -> Part {
+/// Where not every one of the watched calls was counted.
+fn confidence(state: &State, m: &Interval) -> Option<Part> {
     let describe = |lost: &Lost| match lost.missed() {
         _ if lost.is_zero() => None,
         0 if lost.processes > 0 => Some(format!("{} processes not followed", count(lost.processes))),
@@ -221,15 +231,10 @@ fn confidence(state: &State, m: &Interval) -> Part {
         n => Some(format!("{} missed", count(n))),
     };
     match (describe(&m.lost), state.record.latest.as_ref().and_then(|latest| describe(&latest.lost))) {
-        (Some(now), _) => Part::new(9, now, Ink::Alarm),
-        (None, Some(before)) => {
-            Part::new(5, format!("0 lost now, {before} before"), Ink::Warning).or(format!("{before} before"))
-        }
-        (None, None) if m.lost.unwatched > 0 => {
-            let unwatched = format!("{} not watched", count(m.lost.unwatched));
-            Part::new(5, format!("0 lost, {unwatched}"), Ink::Warning).or(unwatched)
-        }
-        (None, None) => Part::new(5, "0 lost", Ink::Plain),
+        (Some(now), _) => Some(Part::new(9, now, Ink::Alarm)),
+        (None, Some(before)) => Some(Part::new(5, format!("{before} before"), Ink::Warning)),
+        (None, None) => (m.lost.unwatched > 0)
+            .then(|| Part::new(5, format!("{} not watched", count(m.lost.unwatched)), Ink::Warning)),
     }
 }
 

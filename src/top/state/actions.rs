@@ -19,7 +19,15 @@ impl State {
             Action::Redraw => return vec![Effect::Redraw],
             Action::Write => return self.write(),
             Action::Threads => return self.restart(|extras| extras.by_thread ^= true),
-            Action::AllWrites => return self.restart(|extras| extras.all_writes ^= true),
+            Action::AllWrites => {
+                let effects = self.restart(|extras| extras.all_writes ^= true);
+                let all_writes =
+                    |effect: &Effect| matches!(effect, Effect::Restart(extras) if extras.all_writes);
+                if effects.iter().any(all_writes) {
+                    self.show_view(View::Write);
+                }
+                return effects;
+            }
             Action::Mouse => return self.toggle_mouse(),
             Action::Longer => return self.change_interval(true),
             Action::Shorter => return self.change_interval(false),

@@ -8,10 +8,12 @@ use super::State;
 use super::shown::Read;
 use crate::history::Incident;
 use crate::model::{Interval, ServerId, neighbours};
+use crate::render::ranked::{Ranked, ranked};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
 use crate::text::absence;
 use crate::top::view::View;
+use crate::verdict;
 
 /// What is read from the figures is read from those of so long a time: sentences that change every second are
 /// of no use.
@@ -66,6 +68,15 @@ impl State {
             longest_path: Some((usize::from(self.size.0) / 3).max(LEAST_PATH)),
             ..Default::default()
         }
+    }
+
+    /// The servers that there are figures of. What the exporter knows holds for now, and not for the past.
+    pub(super) fn ranked(&self) -> Vec<Ranked> {
+        let Some(figures) = &self.shown.figures else { return Vec::new() };
+        let standing = self.record.standing.iter().filter(|_| self.record.paused.is_none());
+        let failing = standing.filter(|of| of.state == verdict::State::Failing).map(|of| of.pid).collect();
+        let options = render::Options { failing, ..self.sentence_options() };
+        ranked(&figures.m, &options).into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()
     }
 
     /// Those of the servers in scope that had begun by the time that is shown, the newest first.

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::State;
 use super::record::Figures;
 use crate::model::{Interval, ServerId};
+use crate::render::header;
 use crate::render::row::{About, Key, Row};
-use crate::top::rows::{self, process_name};
+use crate::top::rows;
 use crate::top::view::View;
 
 /// Roles, servers and neighbours that were active in so many intervals keep their rows while they are idle.
@@ -18,6 +19,7 @@ impl State {
     /// Makes everything anew that depends on which figures are shown, how and of what.
     pub(super) fn refresh(&mut self) {
         self.shown.figures = self.record.figures(self.choice.cumulative);
+        self.shown.ranked = self.ranked();
         self.refresh_rows();
         self.shown.incidents = self.incidents();
         self.shown.read = self.read();
@@ -95,7 +97,7 @@ impl State {
         if let Some(id) = row.server() {
             add(&self.server_name(id));
             if let Some(server) = self.shown.server(id) {
-                add(&process_name(server, &self.style));
+                add(&header::process(server, &self.style));
             }
         }
         text
@@ -107,7 +109,7 @@ impl State {
 
     /// The servers whose figures are shown.
     pub fn servers(&self) -> Vec<ServerId> {
-        let all = self.shown.servers().iter().map(|server| server.id);
+        let all = self.shown.ranked.iter().map(|ranked| ranked.id);
         all.filter(|id| self.choice.scope.has(*id)).collect()
     }
 

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::record::Figures;
 use crate::model::{Device, Server, ServerId};
+use crate::render::ranked::Ranked;
 use crate::render::reading::Sentence;
 use crate::render::row::Row;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub figures: Option<Figures>,
+    /// The servers, the sick ones first.
+    pub ranked: Vec<Ranked>,
     /// The rows of the table, filtered and sorted.
     pub rows: Vec<Row>,
     /// How many there are without the filter.
