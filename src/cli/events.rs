@@ -1,16 +1,17 @@
-//! `fsynctop events`: a line for whatever changes, for programs to act on.
+//! `fsynctop events`: a line for whatever changes, for programs to act on and for people to read.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::connection::ConnectionArgs;
 use super::fail_on::names;
-use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
+use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, duration, typed};
 use super::output::print;
 use super::session::{self, Session};
 use super::signals::End;
@@ -18,7 +19,7 @@ use crate::engine::engines::Engines;
 use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
 use crate::live::{self, Judging, Live, Published};
 use crate::model::{Owner, Server, ServerId};
-use crate::render::json;
+use crate::render::{Style, json};
 use crate::server::mysql::status::client::Client;
 use crate::server::who::naming::Unmatched;
 use crate::verdict::Thresholds;
@@ -50,6 +51,11 @@ pub(crate) struct Events {
     /// What is left out is counted, and a line says so. Changes of verdicts have as many lines of their own.
     #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub per_minute: u32,
+    /// Text for people, JSON for programs [default: text on a terminal, else json]
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with = "journal")]
+    pub output: Option<Form>,
+    #[command(flatten)]
+    pub style: StyleArgs,
     /// Write to systemd's journal instead of standard output
     #[arg(long)]
     pub journal: bool,
@@ -69,13 +75,62 @@ pub(crate) struct Events {
     pub long_run: LongRunArgs,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// A time, a server and a sentence
+    Text,
+    /// One JSON object in each line
+    Json,
+}
+
+impl Form {
+    fn of(asked_for: Option<Form>, is_terminal: bool) -> Form {
+        asked_for.unwrap_or(if is_terminal { Form::Text } else { Form::Json })
+    }
+}
+
+/// Where the lines go, and as what.
+enum Sink {
+    Text(Style),
+    Json,
+    Journal(Journal),
+}
+
+impl Sink {
+    fn of(arguments: &Events) -> anyhow::Result<Sink> {
+        if arguments.journal {
+            return Ok(Sink::Journal(Journal::open().context("cannot reach systemd's journal")?));
+        }
+        Ok(match Form::of(arguments.output, std::io::stdout().is_terminal()) {
+            Form::Text => Sink::Text(arguments.style.apply(Style::for_stdout())),
+            Form::Json => Sink::Json,
+        })
+    }
+
+    /// False: the journal does not take it.
+    fn write(&self, line: &Line) -> anyhow::Result<bool> {
+        match self {
+            Sink::Text(style) => print(line.text(style).as_bytes())?,
+            Sink::Json => print(&json_of(line)?)?,
+            Sink::Journal(journal) => {
+                let text = json_of(line)?;
+                return Ok(journal.send(line, String::from_utf8_lossy(&text).trim_end()).is_ok());
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn json_of(line: &Line) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    json::write_visible(line, &mut text).context("cannot write JSON")?;
+    Ok(text)
+}
+
 pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let stop = End::watch()?;
     let session = Session::of(&arguments.trace, engines)?;
-    let journal = match arguments.journal {
-        true => Some(Journal::open().context("cannot reach systemd's journal")?),
-        false => None,
-    };
+    let sink = Sink::of(arguments)?;
     let asker = match arguments.sessions {
         true => Some(Asker::new(arguments.connection.options()?.of::<Client>())),
         false => None,
@@ -100,7 +155,7 @@ pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         slow_for: arguments.slow_for,
         ..Thresholds::default()
     };
-    Telling::new(arguments, journal, asker, thresholds, engines).until(&stop, &live)
+    Telling::new(arguments, sink, asker, thresholds, engines).until(&stop, &live)
 }
 
 struct Telling {
@@ -108,7 +163,7 @@ struct Telling {
     watch: Watch,
     operations: Limit,
     verdicts: Limit,
-    journal: Option<Journal>,
+    sink: Sink,
     asker: Option<Asker>,
     names: Unmatched,
 }
@@ -116,7 +171,7 @@ struct Telling {
 impl Telling {
     fn new(
         arguments: &Events,
-        journal: Option<Journal>,
+        sink: Sink,
         asker: Option<Asker>,
         thresholds: Thresholds,
         engines: Arc<Engines>,
@@ -127,7 +182,7 @@ impl Telling {
             watch: Watch::new(arguments.above),
             operations: limit(),
             verdicts: limit(),
-            journal,
+            sink,
             asker,
             names: Unmatched::begin(arguments.names.server_name.clone(), Instant::now()),
         }
@@ -162,7 +217,7 @@ impl Telling {
             }
         }
         for left_out in [self.verdicts.end(), self.operations.end()].into_iter().flatten() {
-            self.write(&Line::left_out(left_out, SystemTime::now()))?;
+            self.sink.write(&Line::left_out(left_out, SystemTime::now()))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -198,7 +253,7 @@ impl Telling {
         for event in admitted {
             let name = names.get(&event.server()).cloned();
             let line = Line::of(event.clone(), name, (&stacks, &whose), now);
-            if !self.write(&line)? {
+            if !self.sink.write(&line)? {
                 self.watch.not_told(&event);
                 self.operations.leave_out(line.event, now.1);
             }
@@ -210,19 +265,36 @@ impl Telling {
         let now = Instant::now();
         let left_out = [self.verdicts.take_left_out(now), self.operations.take_left_out(now)];
         for left_out in left_out.into_iter().flatten() {
-            if !self.write(&Line::left_out(left_out.clone(), SystemTime::now()))? {
+            if !self.sink.write(&Line::left_out(left_out.clone(), SystemTime::now()))? {
                 self.operations.give_back(left_out);
             }
         }
         Ok(())
     }
+}
 
-    /// False: the journal does not take it.
-    fn write(&self, line: &Line) -> anyhow::Result<bool> {
-        let mut text = Vec::new();
-        json::write_visible(line, &mut text).context("cannot write JSON")?;
-        let Some(journal) = &self.journal else { return print(&text).map(|()| true) };
-        let text = String::from_utf8_lossy(&text);
-        Ok(journal.send(line, text.trim_end()).is_ok())
+#[cfg(test)]
+mod tests {
+    use super::super::root;
+    use super::*;
+
+    #[test]
+    fn lines_are_for_people_on_a_terminal_unless_asked_otherwise() {
+        assert_eq!((Form::of(None, true), Form::of(None, false)), (Form::Text, Form::Json));
+        for asked_for in [Form::Text, Form::Json] {
+            assert_eq!(
+                [true, false].map(|is_terminal| Form::of(Some(asked_for), is_terminal)),
+                [asked_for; 2]
+            );
+        }
+    }
+
+    #[test]
+    fn the_journal_has_one_form() {
+        let takes = |words: &[&str]| {
+            root::command().try_get_matches_from([&["fsynctop", "events"], words].concat()).is_ok()
+        };
+        assert!(takes(&["--output", "text"]) && takes(&["--journal"]));
+        assert!(!takes(&["--output", "text", "--journal"]));
     }
 }

@@ -21,7 +21,7 @@ use crate::engine::engines::Engines;
 use crate::history::remote::{self, RemoteError, StandingOf};
 use crate::live::{self, Live};
 use crate::model::Interval;
-use crate::render::{Paint, Style};
+use crate::render::Style;
 use crate::server::who::selection::Selection;
 use crate::text::{duration_in_words, escape, escape_sentence};
 use crate::verdict::{OfServer, State, Thresholds, of_window};
@@ -145,7 +145,7 @@ fn table(found: &Found, style: &Style) -> String {
     let mut text = String::new();
     for one in &found.servers {
         let OfServer { state, since, for_seconds, sentence, .. } = &one.verdict;
-        let word = style.paint(paint(*state), &format!("{:<8}", state.name()));
+        let word = style.paint((*state).into(), &format!("{:<8}", state.name()));
         let mut line = format!("{word} {:<width$}", name(one));
         if found.looked_for.is_none() {
             let time = duration_in_words((for_seconds.max(0.0) * 1e9) as u64);
@@ -181,12 +181,4 @@ fn notes(found: &Found) -> Vec<String> {
         notes.push(format!("`fsynctop ack {name}` acknowledges its failures."));
     }
     notes
-}
-
-fn paint(state: State) -> Paint {
-    match state {
-        State::Failing | State::Unknown => Paint::Error,
-        State::Stalled | State::Slow => Paint::Stuck,
-        State::Ok | State::Idle => Paint::Plain,
-    }
 }

@@ -6,6 +6,7 @@ mod limit;
 mod line;
 mod sessions;
 mod stacks;
+mod text;
 mod watch;
 
 pub(crate) use journal::Journal;

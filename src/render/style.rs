@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use anstyle::AnsiColor;
 
 use crate::text::{escape, escape_sentence, escape_to_ascii, sentence_to_ascii, width};
+use crate::verdict::State;
 
 /// What the output may contain. The default is for a pipe: no colour, no width, Unicode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,16 @@ pub(crate) enum Paint {
     Heading,
     Error,
     Stuck,
+}
+
+impl From<State> for Paint {
+    fn from(state: State) -> Paint {
+        match state {
+            State::Failing | State::Unknown => Paint::Error,
+            State::Stalled | State::Slow => Paint::Stuck,
+            State::Ok | State::Idle => Paint::Plain,
+        }
+    }
 }
 
 /// Columns and rows of standard output; None if it is no terminal, or one that does not know its size.

@@ -15,8 +15,8 @@ pub struct Key {
 const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "status"];
 const LONG: &[&str] = &["top", "once", "exporter", "events"];
 const NAMING: &[&str] = &["top", "once", "exporter", "events", "status"];
-const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "stuck", "status"];
-const DRAWN: &[&str] = &["top", "once", "history", "explain", "stuck", "status"];
+const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "events", "stuck", "status"];
+const DRAWN: &[&str] = &["top", "once", "history", "explain", "events", "stuck", "status"];
 const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
 const WITH_ROLES: &[&str] =
     &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "status"];
