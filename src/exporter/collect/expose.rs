@@ -9,6 +9,7 @@ use super::families::{self as family, Family};
 use super::neighbours::mount_label;
 use super::own::Own;
 use super::samples::Samples;
+use super::totals::ERRNOS;
 use crate::exporter::web::Figures;
 use crate::model::{Amount, Backlog, Exported, Op, Role, Server, Setup, Via};
 use crate::probe::build_info;
@@ -57,12 +58,7 @@ fn of_servers(book: &Book) -> Vec<Samples> {
         for (&(role, op), totals) in &place.totals.roles {
             let labels = [label, role.name(), op.what(), op.via().name()];
             durations.add_histogram(&labels, totals);
-            for (&errno, &n) in &totals.errors {
-                let name = errno_name(errno);
-                errors.add(&[label, role.name(), op.what(), op.via().name(), &name], n as f64);
-            }
-            // At zero from the start for calls, as their histograms are; a ring's from its first write.
-            if op.writes() && (op.via() == Via::Call || totals.latencies.is_some()) {
+            if op.writes() {
                 bytes.add(&[label, role.name(), op.via().name()], totals.bytes as f64);
             }
         }
@@ -74,12 +70,13 @@ fn of_servers(book: &Book) -> Vec<Samples> {
             }
         }
         for (samples, by_role) in [
+            (&mut errors, &place.totals.failed_syncs),
             (&mut failed_writes, &place.totals.failed_writes),
             (&mut writeback, &place.totals.writeback_errors),
         ] {
-            for (role, errors) in by_role {
-                for (&errno, &n) in errors {
-                    samples.add(&[label, role.name(), &errno_name(errno)], n as f64);
+            for (role, counts) in by_role {
+                for (errno, &n) in ERRNOS.iter().zip(counts) {
+                    samples.add(&[label, role.name(), errno], n as f64);
                 }
             }
         }
@@ -138,13 +135,6 @@ fn of_verdicts(own: &Own) -> Vec<Samples> {
         since.add(&[&server.name], since_1970(server.since()));
     }
     vec![verdicts, since]
-}
-
-fn errno_name(errno: i32) -> String {
-    match errno {
-        0 => "unknown".into(),
-        errno => text::errno(errno),
-    }
 }
 
 /// Roles of which syncs were seen, or are expected, with what is in flight.

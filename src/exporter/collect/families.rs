@@ -61,10 +61,9 @@ families! {
     };
     pub(crate) static SYNC_ERRORS: Family = Family {
         help: "Syncs that failed, by errno; they are in the histogram, too.",
-        notes: "EIO, ENOSPC, EDQUOT and EROFS are there from the start, at zero, for each role that holds committed data \
-                and each operation that is traced; other roles' from their first sync, other errnos from their first \
-                failure. `errno=\"unknown\"`: the map of the errors was full.",
-        ..family("fsynctop_sync_errors_total", Kind::Counter, "syncs", &["server", "role", "op", "via", "errno"])
+        notes: "By whichever operation; there from the start, at zero, for each role that holds committed data, for other roles \
+                from their first sync. `fsynctop history` and `fsynctop events` name the operation and each errno.",
+        ..family("fsynctop_sync_errors_total", Kind::Counter, "syncs", &["server", "role", "errno"])
     };
     pub(crate) static DURABLE_BYTES: Family = Family {
         help: "Bytes that durable writes wrote, as the kernel returned them.",

@@ -8,6 +8,7 @@ use super::buckets::{Buckets, DEFAULT};
 use super::busiest::{HALF_LIFE, LEAVING, PACE};
 use super::families::{ALL, Family};
 use super::neighbours::MAX_NEIGHBOURS;
+use super::totals::ERRNOS;
 use crate::model::{Op, Role, Via};
 
 pub fn page() -> String {
@@ -101,6 +102,10 @@ devices' metadata.
 **`op`** is the operation: of {syncs} those that `--ops` names; `dsync_write`, a write that is durable when it returns; and \
 among all writes also {writes}. **`via`** is how it was asked for: {vias}.
 
+**`errno`** is one of {errnos}, which alerts tell apart; all others, and failures whose errno is not known \
+(`fsynctop_lost_total{{kind=\"errors\"}}`), are {other}. A filesystem in user space may fail with any number, and \
+would else make as many series.
+
 **`path`**, and every other name that a traced process chose: control characters, bytes that are no UTF-8, and \
 characters that deceive their reader are written as `\\n`, `\\xff`, `\\u{{202e}}`, a backslash as `\\\\`, before \
 Prometheus' own quoting. Paths are those inside the server's root, and longer ones lose their middle.
@@ -110,8 +115,8 @@ Prometheus' own quoting. Paths are those inside the server's root, and longer on
 `rate()` and `increase()` see nothing of a series before its second sample: the first failure of a disk would go \
 unnoticed. So there are zeros from the moment that a server is known: of the histogram for the logs that its \
 engine's commits wait for (of {commits}), of \
-`fsynctop_sync_errors_total`, `fsynctop_failed_writes_total` and `fsynctop_writeback_errors_total` for EIO, ENOSPC, \
-EDQUOT and EROFS in the roles that its engine has of {durable}, of the gauges of syncs in flight for \
+`fsynctop_sync_errors_total`, `fsynctop_failed_writes_total` and `fsynctop_writeback_errors_total` for each `errno` \
+in the roles that its engine has of {durable}, of the gauges of syncs in flight for \
 the same logs, and of `fsynctop_lost_total` for every kind. A file's series begins with its first sync.
 
 ## Which files and neighbours have series of their own
@@ -135,6 +140,8 @@ less than {leaving} apart; but the sum of the counters themselves falls when a s
         durable = names(&Role::DURABLE),
         syncs = quoted(&Op::SYNCS.map(Op::what)),
         writes = quoted(&[Op::Write, Op::Fallocate].map(Op::what)),
+        errnos = quoted(&ERRNOS[..ERRNOS.len() - 1]),
+        other = quoted(&ERRNOS[ERRNOS.len() - 1..]),
         vias = quoted(&[Via::Call, Via::IoUring, Via::Aio].map(Via::name)),
         describe = in_words(DESCRIBE_TIMEOUT),
         servers = MAX_SERVERS,

@@ -7,11 +7,14 @@ use std::time::Instant;
 
 use super::paths::{Did, Files};
 use crate::model::histogram::Histogram;
-use crate::model::{Engine, FileRow, Op, Role, RoleRow, Scope, Setup, Via};
+use crate::model::{Engine, Errors, FileRow, Op, Role, RoleRow, Scope, Setup, Via};
+use crate::text;
 
-/// Failures that are shown before there is one: `rate()` sees nothing of a series whose first sample is not
-/// zero, so a disk's first error would go unnoticed.
-pub const ERRNOS: [i32; 4] = [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS];
+/// The labels of failures: what alerts tell apart, and in the end all others, because a filesystem in user
+/// space may fail with any errno. Each is there before there is one: `rate()` sees nothing of a series whose
+/// first sample is not zero, so a disk's first error would go unnoticed.
+pub(crate) const ERRNOS: [&str; 5] = ["EIO", "EROFS", "ENOSPC", "EDQUOT", "other"];
+
 /// The syncs of one role by one operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RoleTotals {
@@ -19,7 +22,6 @@ pub(crate) struct RoleTotals {
     /// each of its buckets that was ever filled, 514 at most. None: there is no histogram yet.
     pub latencies: Option<Histogram>,
     pub sum_ns: u64,
-    pub errors: BTreeMap<i32, u64>,
     /// What durable writes wrote.
     pub bytes: u64,
 }
@@ -30,50 +32,46 @@ pub(crate) struct ServerTotals {
     /// Where all writes are watched: each of them, durable ones as well.
     pub writes: Roles,
     pub files: Files,
-    /// By errno.
+    pub failed_syncs: ByRole,
     pub failed_writes: ByRole,
     pub writeback_errors: ByRole,
 }
 
 type Roles = BTreeMap<(Role, Op), RoleTotals>;
-pub(crate) type ByRole = BTreeMap<Role, BTreeMap<i32, u64>>;
+/// In the order of [`ERRNOS`].
+pub(crate) type ByRole = BTreeMap<Role, [u64; ERRNOS.len()]>;
 
-fn zeros() -> BTreeMap<i32, u64> {
-    ERRNOS.iter().map(|&errno| (errno, 0)).collect()
+fn count(sum: &mut ByRole, role: Role, errors: &Errors) {
+    let counts = sum.entry(role).or_default();
+    for (&errno, &n) in errors {
+        let name = text::errno(errno);
+        let place = ERRNOS.iter().position(|&known| known == name);
+        counts[place.unwrap_or(ERRNOS.len() - 1)] += n;
+    }
 }
 
 fn merge_by_role(sum: &mut ByRole, more: &ByRole) {
-    for (&role, errors) in more {
-        let known = sum.entry(role).or_insert_with(zeros);
-        errors.iter().for_each(|(&errno, &n)| *known.entry(errno).or_default() += n);
+    for (&role, more) in more {
+        let counts = sum.entry(role).or_default();
+        counts.iter_mut().zip(more).for_each(|(n, more)| *n += more);
     }
-}
-
-fn role_of(roles: &mut Roles, role: Role, op: Op) -> &mut RoleTotals {
-    roles.entry((role, op)).or_insert_with(|| RoleTotals { errors: zeros(), ..RoleTotals::default() })
 }
 
 fn add(roles: &mut Roles, row: &RoleRow) {
-    let totals = role_of(roles, row.role, row.op);
+    let totals = roles.entry((row.role, row.op)).or_default();
     totals.latencies.get_or_insert_default().merge(&row.stats.histogram);
     totals.sum_ns += row.stats.sum_ns;
     totals.bytes += row.stats.bytes;
-    for (&errno, &n) in row.stats.errors.iter() {
-        *totals.errors.entry(errno).or_default() += n;
-    }
 }
 
 fn merge(roles: &mut Roles, other: &Roles) {
-    for (&(role, op), more) in other {
-        let totals = role_of(roles, role, op);
+    for (&key, more) in other {
+        let totals = roles.entry(key).or_default();
         if let Some(latencies) = &more.latencies {
             totals.latencies.get_or_insert_default().merge(latencies);
         }
         totals.sum_ns += more.sum_ns;
         totals.bytes += more.bytes;
-        for (&errno, &n) in &more.errors {
-            *totals.errors.entry(errno).or_default() += n;
-        }
     }
 }
 
@@ -84,6 +82,7 @@ impl ServerTotals {
             roles: BTreeMap::new(),
             writes: BTreeMap::new(),
             files: Files::new(paths),
+            failed_syncs: ByRole::new(),
             failed_writes: ByRole::new(),
             writeback_errors: ByRole::new(),
         }
@@ -91,34 +90,35 @@ impl ServerTotals {
 
     /// The same for what is no server's.
     pub(crate) fn begin_writeback_at_zero(&mut self) {
-        self.writeback_errors.entry(Role::Other).or_insert_with(zeros);
+        self.writeback_errors.entry(Role::Other).or_default();
     }
 
     /// Makes what is to be seen at zero before it happens.
     pub(crate) fn begin_at_zero(&mut self, setup: &Setup, engine: &Engine) {
         let ops = &setup.ops;
         let is_serial = |role: Role| engine.serial.contains(&role);
-        let durable = || Role::DURABLE.into_iter().filter(|&role| engine.has(role));
-        for role in durable() {
+        let durable = Role::DURABLE.into_iter().filter(|&role| engine.has(role));
+        for role in durable {
+            self.failed_syncs.entry(role).or_default();
             if ops.contains(&Op::DsyncWrite) {
-                self.failed_writes.entry(role).or_insert_with(zeros);
+                self.failed_writes.entry(role).or_default();
             }
             if ops.contains(&Op::Write) {
-                let totals = role_of(&mut self.writes, role, Op::Write);
+                let totals = self.writes.entry((role, Op::Write)).or_default();
                 if is_serial(role) {
                     totals.latencies.get_or_insert_default();
                 }
             }
             if setup.net.writeback {
-                self.writeback_errors.entry(role).or_insert_with(zeros);
+                self.writeback_errors.entry(role).or_default();
             }
-        }
-        for (role, op) in durable().flat_map(|role| ops.iter().map(move |&op| (role, op))) {
-            // Other calls name no file, and so no role.
-            if op.scope() == Scope::File && op.makes_durable() {
-                let totals = role_of(&mut self.roles, role, op);
-                // A server that asks for nothing in a ring needs no histogram of it.
-                if is_serial(role) && op.via() == Via::Call && op != Op::SyncFileRange {
+            // Other calls name no file, and so no role. A server that asks for nothing in a ring needs no
+            // series of it.
+            let is_there =
+                |op: &&Op| op.makes_durable() && op.scope() == Scope::File && op.via() == Via::Call;
+            for &op in ops.iter().filter(is_there) {
+                let totals = self.roles.entry((role, op)).or_default();
+                if is_serial(role) && op != Op::SyncFileRange {
                     totals.latencies.get_or_insert_default();
                 }
             }
@@ -127,6 +127,7 @@ impl ServerTotals {
 
     pub(crate) fn add_role(&mut self, row: &RoleRow) {
         add(&mut self.roles, row);
+        count(&mut self.failed_syncs, row.role, &row.stats.errors);
     }
 
     pub(crate) fn add_write(&mut self, row: &RoleRow) {
@@ -135,12 +136,11 @@ impl ServerTotals {
 
     /// What failed beside the syncs.
     pub(crate) fn add_failure(&mut self, row: &FileRow) {
-        let errors = BTreeMap::clone(&row.stats.errors);
         let sum = match row.op {
             Op::Writeback => &mut self.writeback_errors,
             _ => &mut self.failed_writes,
         };
-        merge_by_role(sum, &[(row.info.role, errors)].into());
+        count(sum, row.info.role, &row.stats.errors);
     }
 
     pub(crate) fn add_files<'a>(&mut self, rows: impl Iterator<Item = Did<'a>>, now: Instant) {
@@ -152,6 +152,7 @@ impl ServerTotals {
         merge(&mut self.roles, &other.roles);
         merge(&mut self.writes, &other.writes);
         self.files.merge(&other.files, now);
+        merge_by_role(&mut self.failed_syncs, &other.failed_syncs);
         merge_by_role(&mut self.failed_writes, &other.failed_writes);
         merge_by_role(&mut self.writeback_errors, &other.writeback_errors);
     }
