@@ -98,8 +98,8 @@ pub(crate) enum Action {
     Stuck(Stuck),
     /// Tell of changed verdicts, and of what is slow or fails
     ///
-    /// A JSON line for each, to standard output or to systemd's journal, until Ctrl-C. For programs to act
-    /// on.
+    /// A line for each, to standard output or to systemd's journal, until Ctrl-C: for people on a terminal,
+    /// as JSON for programs to act on.
     Events(Events),
     /// Measure what one sync costs in a directory
     ///
