@@ -128,6 +128,11 @@ impl Commits {
         self.audit.iter().any(|finding| finding.standing == Standing::Broken)
     }
 
+    /// What was seen of the first promise that is not kept.
+    pub(super) fn broken(&self) -> Option<&Finding> {
+        self.audit.iter().find(|finding| finding.standing == Standing::Broken)
+    }
+
     /// For the page: the factors of the throughput, and the advice that follows. Empty if it is not taken
     /// apart.
     pub(crate) fn throughput_in_words(&self) -> String {

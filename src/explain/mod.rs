@@ -8,6 +8,7 @@ pub mod commit_watch;
 pub mod commits;
 pub mod etcd;
 pub mod factors;
+mod head;
 pub(crate) mod innodb;
 pub(crate) mod json;
 pub(crate) mod page;

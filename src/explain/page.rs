@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::Explanation;
 use super::commits::Commits;
 use super::waits::{Journal, Part, Who, facts};
+use super::{Explanation, head};
 use crate::model::Role;
 use crate::render::{Options, Paint, Style, header, reading};
 use crate::text;
@@ -17,6 +17,9 @@ const MIN_SHARE: f64 = 0.005;
 /// Of what a journal and its device did, where a server's writes are durable by themselves and not all seen.
 const OWN_WRITES: &str =
     " Some of the commits, flushes and changes may be for the server's own durable writes.";
+
+/// Columns of the line below the first sentences.
+const RULE: usize = 60;
 
 const THROUGHPUT: &str = "Why transactions per second differ from syncs per second:";
 const WRITTEN: &str = "What was written:";
@@ -37,7 +40,11 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let throughput = throughput.map(|text| section(THROUGHPUT, text));
 
     let options = Options { style: *style, ..Options::default() };
-    let mut parts: Vec<String> = failures(explanation, &options).into_iter().chain(first).collect();
+    let head = head::head(explanation, style);
+    let head = head.iter().flat_map(|line| style.wrap(line, 2)).collect::<Vec<_>>().join("\n");
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend((!head.is_empty()).then(|| format!("{head}\n{}", rule(style))));
+    parts.extend(failures(explanation, &options).into_iter().chain(first));
     parts.extend(waits(explanation, style));
     parts.extend(slower_than_they_may_be(explanation, &options));
     parts.extend(throughput);
@@ -52,6 +59,11 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     style.finish(
         parts.iter().map(|part| format!("{}\n", part.trim_end_matches('\n'))).collect::<Vec<_>>().join("\n"),
     )
+}
+
+/// Between what matters and the measurements behind it.
+fn rule(style: &Style) -> String {
+    "─".repeat(style.width.unwrap_or(RULE).min(RULE))
 }
 
 /// Where all writes were watched.
@@ -275,7 +287,7 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
 mod tests {
     use super::super::waits::{Account, Committer, Phase, Processors};
     use super::*;
-    use crate::explain::audit::{Finding, Standing};
+    use crate::explain::audit::{Advice, Finding, Standing};
     use crate::explain::commits::Throughput;
     use crate::explain::factors::{Edges, InFlightSamples, Uncertain};
     use crate::explain::innodb::{self, Window, measure};
@@ -318,6 +330,7 @@ mod tests {
         let page = page(&explanation(), &Style::default());
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
         let order = [
+            "Syncs are not the problem: the logs are at most 69 % busy.\n────",
             "the traced syncs took 2.0s in total",
             "1. 75 % of the time in syncs (1.5s) was spent waiting for the device to flush its cache",
             "2. 20 % of the time in syncs (390ms) was spent waiting for the blocks of the journal",
@@ -335,13 +348,35 @@ mod tests {
     }
 
     #[test]
+    fn where_a_log_is_busy_all_the_time_the_first_lines_are_verdict_cause_and_advice() {
+        let mut explanation = explanation();
+        explanation.measurement.span.duration /= 2;
+        let advice = Advice { what: "Faster syncs would help most.".into(), because: "It is busy.".into() };
+        let commits = Commits { advice: vec![advice], ..commits(&[]) };
+        explanation.commits = Some(commits);
+        let page = page(&explanation, &Style::default());
+        let first: Vec<&str> = page.lines().take(4).collect();
+        assert!(first[0].starts_with("Syncs are the limit: the binary log is 100 % busy."), "{page}");
+        assert!(
+            first[1].starts_with("75 % of the time in syncs (1.5s) was spent waiting for the device"),
+            "{page}"
+        );
+        assert_eq!(first[2], "Faster syncs would help most. It is busy.");
+        assert!(first[3].starts_with("───"), "{page}");
+        let hangs = fixture::in_flight(Role::Redo, "/d/x", std::time::Duration::from_secs(9));
+        explanation.measurement.in_flight = vec![hangs];
+        let page = super::page(&explanation, &Style::default());
+        assert!(page.starts_with("A sync of the redo log has hung for 9.0 s.\n"), "{page}");
+    }
+
+    #[test]
     fn what_could_not_be_written_comes_before_anything_else_and_is_in_the_json() {
         let mut explanation = explanation();
         let first = |explanation: &Explanation| page(explanation, &Style::default());
         let json = |explanation: &Explanation| -> serde_json::Value {
             serde_json::from_str(&super::super::json::json(explanation).unwrap()).unwrap()
         };
-        assert!(first(&explanation).starts_with("In "), "{}", first(&explanation));
+        assert!(first(&explanation).starts_with("Syncs are "), "{}", first(&explanation));
         let none = serde_json::json!([]);
         let said = json(&explanation);
         assert_eq!((&said["failures"], &said["writeback_errors"]), (&none, &none));
@@ -356,6 +391,7 @@ mod tests {
         explanation.measurement.lost.writeback_errors = 2;
         let page = first(&explanation);
         let order = [
+            "Not everything could be made durable.\n",
             "The kernel could not write back what had been written: 1 EIO on ",
             "\nEIO: the page cache can no longer be trusted",
             "\n7 writes failed: 7 ENOSPC on ",
@@ -454,7 +490,13 @@ mod tests {
             let first =
                 format!("{AUDIT}\nBROKEN     libeatmydata: a promise (seen).\nkept       sync_binlog=1");
             let text = page(&[broken, kept]);
-            assert!(text.starts_with(&first), "{text}");
+            let begin = text.split_once("──\n\n").map_or(text.as_str(), |(_, rest)| rest);
+            assert!(begin.starts_with(&first), "{text}");
+            assert_eq!(
+                text.starts_with("A promise of durability is broken: libeatmydata."),
+                has_syncs,
+                "{text}"
+            );
             assert!(text.contains(waits) && text.contains(THROUGHPUT), "{text}");
             assert_eq!(text.matches(AUDIT).count(), 1, "{text}");
             let text = page(&[kept]);
