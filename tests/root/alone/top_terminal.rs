@@ -89,7 +89,7 @@ while True:
         let mut command = Command::new("python3");
         let target = Running(command.args(["-c", script]).args([&good, &bad, &go]).spawn().unwrap());
         let terminal = view_of(160, 50, &target);
-        terminal.until("figures", |screen| screen.contains("0 failed"));
+        terminal.until("figures", |screen| screen.contains(" in flight"));
         std::fs::write(&go, "").unwrap();
         terminal.until_shown("297 failed");
         if !anew.is_empty() {

@@ -176,7 +176,8 @@ fn servers_of_a_control_group_and_of_those_below_it_are_traced_exactly() {
         if header == line { header } else { format!("{header} {}", line.trim_start()) }
     });
     let begin = format!(
-        "{} {pid} · MariaDB {version} · socket {} · {} · {} on {} · ",
+        "{} is ok · {} {pid} · MariaDB {version} · socket {} · {} · {} on {} · ",
+        socket.display(),
         inside[1].comm(),
         socket.display(),
         datadir.display(),
