@@ -42,7 +42,13 @@ pub(super) fn table(m: &Interval, options: &Options) -> String {
             if at > 0 {
                 out.push('\n');
             }
-            section(&mut out, m, &[server.id], header::of_server(m, server, options), options);
+            section(
+                &mut out,
+                m,
+                &[server.id],
+                header::of_server(m, server.id, server.state, options),
+                options,
+            );
         }
     }
     if let Some(quiet) = quiet {

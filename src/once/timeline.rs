@@ -72,7 +72,7 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
         out.push('\n');
     }
     for ranked in &servers {
-        for line in header::of_server(all, ranked, options) {
+        for line in header::of_server(all, ranked.id, ranked.state, options) {
             let _ = writeln!(out, "{line}");
         }
         out.push('\n');

@@ -1,7 +1,6 @@
 //! The line that says whose figures these are, and the syncs that are stuck, which stand above every table.
 
 use super::Options;
-use super::ranked::Ranked;
 use super::row::Row;
 use super::style::{Paint, Style};
 use crate::model::{InFlight, Interval, Server, ServerId};
@@ -13,8 +12,7 @@ const STUCK_SHOWN: usize = 10;
 
 /// `3306 is ok · mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · 1.37 s`; what
 /// is not known is left out.
-pub(crate) fn of_server(m: &Interval, ranked: &Ranked, options: &Options) -> Vec<String> {
-    let Ranked { id, state, .. } = *ranked;
+pub(crate) fn of_server(m: &Interval, id: ServerId, state: State, options: &Options) -> Vec<String> {
     let style = &options.style;
     let mut parts = Vec::new();
     match m.server(id) {

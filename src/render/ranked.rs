@@ -1,5 +1,5 @@
-//! The servers of a measurement in the order in which somebody wants to hear of them: the sick ones first, then
-//! those whose logs are busiest.
+//! The servers of a measurement in the order in which somebody wants to hear of them: the sick ones first,
+//! then those whose logs are busiest.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

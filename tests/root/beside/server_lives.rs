@@ -157,7 +157,7 @@ fn a_server_that_is_killed_under_load_is_shown_to_its_last_sync() {
         assert_eq!(sum(measured.threads()), measured.total());
         let table = table.end();
         let header = table.lines().next().unwrap();
-        assert!(header.contains(" has exited · ") && header.contains(&format!(" {pid} · ")), "{table}");
+        assert!(header.contains(" has exited · ") && header.contains(&format!(" {pid} ")), "{table}");
         assert!(table.contains(crate::common::ALL_WELL), "{table}");
     });
 }
