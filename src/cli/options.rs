@@ -25,13 +25,13 @@ pub struct TargetArgs {
     /// An engine, a process name or a PID: mysql, mysqld, 4711
     ///
     /// The short form of --engine, --comm or --pid.
-    #[arg(index = 1, value_name = "SERVER", conflicts_with_all = ["pid", "comm", "cgroup", "all", "engine"])]
+    #[arg(index = 1, value_name = "SERVER", conflicts_with_all = ["server", "pid", "comm", "cgroup", "all", "engine"])]
     pub word: Option<String>,
     /// Servers by the names that every view, metric and alert has: 3306, orders
     ///
     /// As they run now; several with commas between them. `fsynctop status` lists them, where an exporter
     /// runs.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["word", "pid", "comm", "cgroup", "all"])]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["pid", "comm", "cgroup", "all"])]
     pub server: Vec<String>,
     /// These processes [default: the servers of every engine]
     ///

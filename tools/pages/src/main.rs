@@ -28,7 +28,7 @@ fn main() -> anyhow::Result<()> {
     pages.push(configuration::page(&command, &date)?);
     write(&arguments.directory.join("man"), &pages)?;
     // Where a server may stand, zsh would take the action for one and complete nothing behind it.
-    let actions_first = fsynctop::cli::command().mut_arg("server", |server| server.hide(true));
+    let actions_first = fsynctop::cli::command().mut_arg("word", |word| word.hide(true));
     let completed = visible::built(actions_first);
     write(&arguments.directory.join("completions"), &completions::files(&completed))
 }

@@ -133,11 +133,14 @@ fn fish_completes_actions_options_and_values() {
     assert!(complete("fsynctop top --by ").contains("neighbour"));
 }
 
-/// A zsh at a terminal of its own: it completes a line, and prints what the line has become.
+/// A zsh at a terminal of its own: it completes a line, and prints what the line has become. It is written to
+/// once its line editor reads: what comes earlier goes through the terminal's own editing.
 const ZSH: &str = r#"
 zmodload zsh/zpty
-zpty shell 'TERM=dumb zsh -f -i'
-zpty -w shell 'fpath=("'$1'" $fpath); autoload -U compinit; compinit -u -D'
+zpty shell 'TERM=dumb PS1= zsh -f -i'
+zpty -w shell 'fpath=("'$1'" $fpath); autoload -U compinit; compinit -u -D; \
+    zle-line-init() { print "it"" reads" }; zle -N zle-line-init'
+zpty -r shell part '*it reads*'
 zpty -w -n shell "$2"$'\t\x01echo "[\x05]"\n'
 zpty -w shell exit
 while zpty -r shell part; do print -rn -- "$part"; done
