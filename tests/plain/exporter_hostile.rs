@@ -72,6 +72,14 @@ fn how_many_are_open(streams: &mut [TcpStream]) -> usize {
     streams.iter_mut().map(|stream| !is_closed(stream)).filter(|open| *open).count()
 }
 
+fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "still not so: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn five_hundred_that_send_a_byte_now_and_then_do_not_stop_a_scrape() {
     let mut besieged = Besieged::start(json!({ "bytes": 200_000 }));
@@ -111,7 +119,7 @@ fn five_hundred_that_send_a_byte_now_and_then_do_not_stop_a_scrape() {
         };
         stop.store(true, Ordering::Relaxed);
         open = attack.join().unwrap();
-        assert!(server.open_files() < 100, "{} files are open", server.open_files());
+        soon("few files are open", || server.open_files() < 100);
     });
     assert_eq!(open, 0, "the slow ones have had their five seconds");
     let report = besieged.end();
@@ -125,9 +133,9 @@ fn a_thousand_connections_are_not_all_kept_and_do_not_stop_a_scrape() {
     let mut many = connect_many(&besieged.server, 1000);
     assert!(many.len() > 900, "only {} could connect", many.len());
     besieged.scrape_for(Duration::from_secs(1));
-    let open = how_many_are_open(&mut many);
-    assert!(open < 64, "{open} are open");
-    assert!(besieged.server.open_files() < 100);
+    // Those of the lobby come in first, one by one: on a busy machine that takes longer.
+    soon("few are open", || how_many_are_open(&mut many) < 64);
+    soon("few files are open", || besieged.server.open_files() < 100);
     drop(many);
     besieged.scrape_for(Duration::from_secs(1));
     let report = besieged.end();
