@@ -147,7 +147,25 @@ impl Interval {
 
     /// As far as it is known.
     pub(crate) fn server(&self, id: ServerId) -> Option<&Arc<Server>> {
-        self.servers.iter().find(|server| server.id == id)
+        let at = self.servers.binary_search_by_key(&id, |server| server.id);
+        at.ok().map(|at| &self.servers[at])
+    }
+
+    pub(crate) fn roles_of(&self, server: ServerId) -> &[RoleRow] {
+        of_server(&self.roles, server, |row| row.server)
+    }
+
+    pub(crate) fn files_of(&self, server: ServerId) -> &[FileRow] {
+        of_server(&self.files, server, |row| row.server)
+    }
+
+    /// The syncs of each log that commits wait for.
+    pub(crate) fn logs_of(&self, server: ServerId) -> BTreeMap<Role, Stats> {
+        let mut logs: BTreeMap<Role, Stats> = BTreeMap::new();
+        for row in self.roles_of(server).iter().filter(|row| row.role.is_serial()) {
+            logs.entry(row.role).or_default().merge(&row.stats);
+        }
+        logs
     }
 
     /// Of this server.
@@ -196,6 +214,13 @@ impl Interval {
         self.roles.iter().filter(|row| wanted(row)).for_each(|row| total.merge(&row.stats));
         total
     }
+}
+
+/// The rows of one server in a table whose keys begin with it.
+fn of_server<R>(rows: &[R], server: ServerId, of: impl Fn(&R) -> ServerId) -> &[R] {
+    let begin = rows.partition_point(|row| of(row) < server);
+    let length = rows[begin..].partition_point(|row| of(row) == server);
+    &rows[begin..begin + length]
 }
 
 /// Sums up files by server, role and operation, in that order.

@@ -91,18 +91,18 @@ pub(crate) fn devices(m: &Interval, servers: &[ServerId]) -> Vec<Device> {
             Some(Neighbour { comm: row.comm.clone(), pid: None, place, stats: row.stats.clone() })
         });
         let mut neighbours: Vec<Neighbour> = untraced.collect();
-        for server in m.servers.iter().filter(|server| !servers.contains(&server.id)) {
-            let mut by_place: BTreeMap<Place, Stats> = BTreeMap::new();
-            for row in m.files.iter().filter(|row| row.server == server.id) {
-                let device = row.info.device.as_deref();
-                if let Some(place) = device.and_then(|device| place_on(name, device, row.device_number())) {
-                    by_place.entry(place).or_default().merge(&row.stats);
-                }
+        let mut traced: BTreeMap<(ServerId, Place), Stats> = BTreeMap::new();
+        for row in m.files.iter().filter(|row| !servers.contains(&row.server)) {
+            let device = row.info.device.as_deref();
+            if let Some(place) = device.and_then(|device| place_on(name, device, row.device_number())) {
+                traced.entry((row.server, place)).or_default().merge(&row.stats);
             }
-            let (comm, pid) = (&server.comm, Some(server.id.pid));
-            let done = by_place.into_iter().filter(|(_, stats)| stats.count > 0);
-            neighbours.extend(done.map(|(place, stats)| Neighbour { comm: comm.clone(), pid, place, stats }));
         }
+        let done = traced.into_iter().filter(|(_, stats)| stats.count > 0);
+        neighbours.extend(done.filter_map(|((id, place), stats)| {
+            let server = m.server(id)?;
+            Some(Neighbour { comm: server.comm.clone(), pid: Some(id.pid), place, stats })
+        }));
         neighbours.sort_by(|a, b| b.stats.all().cmp(&a.stats.all()).then_with(|| a.comm.cmp(&b.comm)));
         Device { name: name.to_owned(), neighbours }
     };

@@ -33,7 +33,7 @@ pub(crate) fn of_window(m: &Interval, thresholds: &Thresholds, of: &[State], now
         let wanted = states.into_iter().filter(|state| of.contains(state));
         let worst = wanted.filter_map(|state| Some((state, Some(found(server, state, described)?)))).next();
         worst.unwrap_or_else(|| {
-            let syncs = m.roles.iter().any(|row| row.server == server && row.stats.count > 0);
+            let syncs = m.roles_of(server).iter().any(|row| row.stats.count > 0);
             let waits = m.in_flight.iter().any(|sync| sync.server == server);
             (if syncs || waits { State::Ok } else { State::Idle }, None)
         })
@@ -55,7 +55,7 @@ pub(crate) fn of_window(m: &Interval, thresholds: &Thresholds, of: &[State], now
 
 /// The longest operation of a serial log that has ended.
 fn took_too_long(m: &Interval, server: ServerId, limit: Duration) -> Option<Because> {
-    let logs = m.files.iter().filter(|row| row.server == server && row.info.role.is_serial());
+    let logs = m.files_of(server).iter().filter(|row| row.info.role.is_serial());
     let longest = logs.max_by_key(|row| row.stats.longest_at_least())?;
     let took = longest.stats.longest_at_least();
     (took >= limit).then(|| Because {
@@ -69,7 +69,7 @@ fn took_too_long(m: &Interval, server: ServerId, limit: Duration) -> Option<Beca
 
 fn slow(m: &Interval, server: ServerId, thresholds: &Thresholds) -> Option<Because> {
     let of = |role| {
-        let syncs = of_log(&m.roles, server, role)?;
+        let syncs = of_log(m.roles_of(server), server, role)?;
         Some((role, figures(&syncs.histogram, syncs.sum_ns, m.span.duration, thresholds)?))
     };
     let (role, slow) = Role::SERIAL.into_iter().filter_map(of).max_by_key(|(_, slow)| slow.p99)?;
