@@ -52,6 +52,7 @@ const HARMLESS: &[(&str, &[&str])] = &[
             "no longer be trusted",
             "could not write",
             "no room for",
+            "no room to keep all",
             "was not open",
             "does not take",
             "does not sync",

@@ -182,6 +182,8 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/verdicts.md", "with less than {} s between them are one", n(incident("JOINED_WITHIN")));
     say!("docs/verdicts.md", "at least {} times its usual one and at least {} ms, for {} s", n(incident("SLOW_TIMES")), n(1e3 * incident("SLOW_FROM")), n(incident("SLOW_FOR")));
     say!("docs/verdicts.md", "a log is busy for {} % of the time, for {} s", n(100.0 * SATURATED), n(incident("SATURATED_FOR")));
+    say!("docs/verdicts.md", "Neighbours are looked at for the {} servers", n(incident("MAX_LOOKED_AT")));
+    say!("docs/verdicts.md", "if they are {} s long together", n(of("history/usual.rs", "LONG_ENOUGH")));
     say!("docs/verdicts.md", "it is known from the {} on", if of("history/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
     say!("docs/verdicts.md", "({} threads of a server, {} in all)", n(of("sampler/running.rs", "WAITS_OF_SERVER")), n(of("sampler/running.rs", "WAITS")));
     say!("docs/verdicts.md", "At most {} incidents are kept", n(incident("MAX_KEPT")));

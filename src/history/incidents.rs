@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 use super::usual::Usual;
 use crate::model::{Errors, FileRow, Interval, Max, Op, Place, Role, SATURATED, ServerId, Stats, neighbours};
 
-/// Two incidents of one kind and server with less than this between them are one.
+/// Two incidents of one kind and server with less than this between them are one, if it is slow or saturated
+/// for so much of the whole.
 const JOINED_WITHIN: Duration = Duration::from_secs(5);
 /// A log is slow while the median of its syncs is so many times its usual one, and at least so long.
 const SLOW_TIMES: u64 = 5;
@@ -17,6 +18,7 @@ const SLOW_FROM: Duration = Duration::from_millis(5);
 /// What is slow or saturated for less than this is no incident.
 const SLOW_FOR: Duration = Duration::from_secs(3);
 const SATURATED_FOR: Duration = Duration::from_secs(10);
+const SHARE: f64 = 0.8;
 /// A slow phase or a saturated time that other incidents of the server cover to this share is a part of them.
 const COVERED: f64 = 0.8;
 
@@ -26,6 +28,8 @@ const MAX_OPEN: usize = 512;
 /// Causes that are told apart for one incident.
 const MAX_WAITS: usize = 8;
 const MAX_NEIGHBOURS: usize = 16;
+/// Servers whose neighbours are looked at in one interval: those with the worst incidents.
+const MAX_LOOKED_AT: usize = 16;
 
 /// In the order of their weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,15 +74,31 @@ pub(crate) struct Incident {
     pub errors: Errors,
     /// The usual median of the worst role's syncs, in nanoseconds.
     pub usual_ns: Option<u64>,
-    /// The time in the syncs of each log, and the time that it is a part of.
-    pub busy: BTreeMap<Role, Duration>,
+    /// Of a slow phase and a saturated log: the time in the log's syncs, from its beginning to its end.
+    pub busy: Duration,
+    /// By the monotonic clock, from its beginning to its end, as far as intervals go; and how much of that
+    /// showed it.
     pub time: Duration,
+    shown: Duration,
+    /// The same of the intervals since then, which become a part of it if it goes on.
+    since: (Duration, Duration),
     /// How long no sync of the server's logs ended although one was in flight.
     pub no_log_sync: Duration,
     /// What the threads that hung waited for, and in how many intervals they were seen to.
     pub waits: BTreeMap<String, u64>,
-    /// Who else synced on the server's devices: syncs by name and device.
-    pub neighbours: BTreeMap<(String, String), u64>,
+    /// How often others synced on the server's devices.
+    pub neighbours: BTreeMap<Beside, u64>,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Beside {
+    /// Unescaped.
+    pub comm: String,
+    /// Of a traced server.
+    pub pid: Option<u32>,
+    /// Unescaped; the server's own, or another one of its disk.
+    pub device: String,
 }
 
 /// The operation, file or log that an incident is told of.
@@ -107,23 +127,48 @@ impl Incident {
         self.waits.iter().max_by_key(|(_, seen)| **seen).map(|(what, _)| what.as_str())
     }
 
-    /// The neighbour with most syncs: its name, its device and the syncs.
-    pub fn busiest_neighbour(&self) -> Option<(&str, &str, u64)> {
-        let busiest = self.neighbours.iter().max_by_key(|(_, syncs)| **syncs);
-        busiest.map(|((comm, device), syncs)| (comm.as_str(), device.as_str(), *syncs))
+    /// The neighbour with most syncs, and how many.
+    pub fn busiest_neighbour(&self) -> Option<(&Beside, u64)> {
+        self.neighbours.iter().max_by_key(|(_, syncs)| **syncs).map(|(beside, syncs)| (beside, *syncs))
     }
 
-    /// The share of the time in which each log was busy.
-    pub fn shares(&self) -> impl Iterator<Item = (Role, f64)> {
-        let time = self.time.as_secs_f64().max(f64::MIN_POSITIVE);
-        self.busy.iter().map(move |(&role, busy)| (role, (busy.as_secs_f64() / time).min(1.0)))
+    /// The share of the time in which the log was busy.
+    pub fn share(&self) -> f64 {
+        (self.busy.as_secs_f64() / self.time.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0)
+    }
+
+    /// An interval that does not show it passes.
+    fn pass(&mut self, time: Duration, busy: Duration) {
+        self.since = (self.since.0 + time, self.since.1 + busy);
+    }
+
+    /// Whether a sign after so long a time that did not show it is one of the same incident.
+    fn goes_on_with(&self, sign: &Sign, time: Duration) -> bool {
+        let apart = sign.begin.duration_since(self.end).unwrap_or_default();
+        let whole = self.time + self.since.0 + time;
+        let is_dense = (self.shown + time).as_secs_f64() >= SHARE * whole.as_secs_f64();
+        apart < JOINED_WITHIN && (self.what >= What::Hang || is_dense)
+    }
+
+    fn add_neighbour(&mut self, beside: Beside, syncs: u64) {
+        if let Some(known) = self.neighbours.get_mut(&beside) {
+            *known += syncs;
+            return;
+        }
+        if self.neighbours.len() >= MAX_NEIGHBOURS {
+            let least = self.neighbours.iter().min_by_key(|(_, known)| **known);
+            let Some((least, _)) = least.filter(|(_, known)| **known < syncs) else { return };
+            let least = least.clone();
+            self.neighbours.remove(&least);
+        }
+        self.neighbours.insert(beside, syncs);
     }
 
     fn is_worth_telling(&self) -> bool {
         match self.what {
             What::Hang | What::Failure => true,
-            What::Slow => self.time >= SLOW_FOR,
-            What::Saturated => self.time >= SATURATED_FOR,
+            What::Slow => self.shown >= SLOW_FOR,
+            What::Saturated => self.shown >= SATURATED_FOR,
         }
     }
 
@@ -143,23 +188,35 @@ struct Sign {
     errors: Errors,
     usual_ns: Option<u64>,
     busy: Duration,
-    waits_for: Vec<String>,
+    /// It is so at the end of the interval.
+    goes_on: bool,
+    waits_for: Option<String>,
 }
+
+impl Sign {
+    fn key(&self) -> Key {
+        // Of hangs and failures, all roles of a server are one incident: they have one cause.
+        (self.server, self.what, (self.what < What::Hang).then_some(self.role))
+    }
+}
+
+type Key = (ServerId, What, Option<Role>);
 
 #[derive(Clone, Debug)]
 pub struct Incidents {
     /// From this on a sync hangs.
     hang_after: Duration,
-    open: BTreeMap<(ServerId, What), Incident>,
+    open: BTreeMap<Key, Incident>,
     over: Vec<Incident>,
-    /// Those that were dropped for lack of room.
-    dropped: u64,
+    /// There was no room for all.
+    is_short_of_room: bool,
     usual: Usual,
 }
 
 impl Incidents {
     pub fn new(hang_after: Duration) -> Incidents {
-        Incidents { hang_after, open: BTreeMap::new(), over: Vec::new(), dropped: 0, usual: Usual::default() }
+        let usual = Usual::default();
+        Incidents { hang_after, open: BTreeMap::new(), over: Vec::new(), is_short_of_room: false, usual }
     }
 
     pub fn hang_after(&self) -> Duration {
@@ -170,46 +227,72 @@ impl Incidents {
         let mut signs = Vec::new();
         self.long_syncs(m, &mut signs);
         failures(m, &mut signs);
-        self.slow_logs(m, &mut signs);
+        let busy = self.slow_logs(m, &mut signs);
         let mut seen = BTreeSet::new();
         for sign in signs {
-            let key = (sign.server, sign.what);
-            if self.open.len() >= MAX_OPEN && !self.open.contains_key(&key) {
-                self.dropped += 1;
-                continue;
+            let key = sign.key();
+            let is_first = !seen.contains(&key);
+            let time = if is_first { m.span.duration } else { Duration::ZERO };
+            let is_another = |known: &Incident| is_first && !known.goes_on_with(&sign, time);
+            if self.open.get(&key).is_some_and(is_another) {
+                let ended = self.open.remove(&key);
+                self.end(ended);
             }
-            let is_first = seen.insert(key);
-            self.enter(sign, m.span.end, if is_first { m.span.duration } else { Duration::ZERO });
+            if self.has_room_for(&key) {
+                seen.insert(key);
+                self.enter(sign, m.span.end, time);
+            }
+        }
+        for (key, incident) in self.open.iter_mut().filter(|(key, _)| !seen.contains(key)) {
+            incident.goes_on = false;
+            let busy = key.2.and_then(|role| busy.get(&(key.0, role))).copied().unwrap_or_default();
+            incident.pass(m.span.duration, busy);
         }
         self.circumstances(m, &seen);
-        self.close(m.span.end, &seen);
+        self.close(m.span.end);
+    }
+
+    /// Makes room by the least of those that go on, if that weighs less.
+    fn has_room_for(&mut self, key: &Key) -> bool {
+        if self.open.len() < MAX_OPEN || self.open.contains_key(key) {
+            return true;
+        }
+        self.is_short_of_room = true;
+        let least = self.open.iter().min_by_key(|(_, incident)| incident.weight());
+        let Some((least, _)) = least.filter(|(least, _)| least.1 < key.1) else { return false };
+        let least = *least;
+        self.open.remove(&least);
+        true
     }
 
     /// Takes in one sign. `time`: the interval's, which counts once however many signs there are in it.
     fn enter(&mut self, sign: Sign, end: SystemTime, time: Duration) {
-        let known = self.open.entry((sign.server, sign.what)).or_insert_with(|| Incident {
+        let known = self.open.entry(sign.key()).or_insert_with(|| Incident {
             what: sign.what,
             server: sign.server,
             roles: BTreeSet::new(),
             begin: sign.begin,
             end,
-            goes_on: true,
+            goes_on: false,
             worst: sign.worst.clone(),
             errors: Errors::default(),
             usual_ns: sign.usual_ns,
-            busy: BTreeMap::new(),
+            busy: Duration::ZERO,
             time: Duration::ZERO,
+            shown: Duration::ZERO,
+            since: (Duration::ZERO, Duration::ZERO),
             no_log_sync: Duration::ZERO,
             waits: BTreeMap::new(),
             neighbours: BTreeMap::new(),
         });
+        let (passed, busy) = std::mem::take(&mut known.since);
         known.roles.insert(sign.role);
         known.begin = known.begin.min(sign.begin);
         known.end = end;
-        known.time += time;
-        if !sign.busy.is_zero() {
-            *known.busy.entry(sign.role).or_default() += sign.busy;
-        }
+        known.goes_on = sign.goes_on || time.is_zero() && known.goes_on;
+        known.time += passed + time;
+        known.shown += time;
+        known.busy += busy + sign.busy;
         let is_worse = sign.worst.rank > known.worst.rank;
         // Of the same length: it has ended, or its file is known.
         let is_better_known = sign.worst.rank == known.worst.rank
@@ -221,10 +304,10 @@ impl Incidents {
             let sum = known.errors.entry(errno).or_default();
             *sum = sum.saturating_add(n);
         }
-        for wait in sign.waits_for {
-            if known.waits.len() < MAX_WAITS || known.waits.contains_key(&wait) {
-                *known.waits.entry(wait).or_default() += 1;
-            }
+        if let Some(wait) = sign.waits_for
+            && (known.waits.len() < MAX_WAITS || known.waits.contains_key(&wait))
+        {
+            *known.waits.entry(wait).or_default() += 1;
         }
     }
 
@@ -232,17 +315,19 @@ impl Incidents {
     fn long_syncs(&self, m: &Interval, signs: &mut Vec<Sign>) {
         let hang_ns = u64::try_from(self.hang_after.as_nanos()).unwrap_or(u64::MAX);
         let sign = |server, role, op, path, took: Max, is_minimum, waits_for: Option<&String>| {
-            let long = Duration::from_nanos(took.ns);
+            let began = m.span.end.checked_sub(Duration::from_nanos(took.ns)).unwrap_or(m.span.end);
             Sign {
                 what: What::Hang,
                 server,
                 role,
-                begin: m.span.end.checked_sub(long).unwrap_or(m.span.end),
+                // When one has ended is known to the interval.
+                begin: if is_minimum { began } else { began.min(m.span.start) },
                 worst: Worst { role, op: Some(op), path, took: Some(took), is_minimum, rank: took.ns },
                 errors: Errors::default(),
                 usual_ns: self.usual.of(server, role),
                 busy: Duration::ZERO,
-                waits_for: waits_for.cloned().into_iter().collect(),
+                goes_on: is_minimum,
+                waits_for: waits_for.cloned(),
             }
         };
         for sync in m.in_flight.iter().filter(|sync| sync.age >= self.hang_after) {
@@ -261,30 +346,33 @@ impl Incidents {
         }
     }
 
-    /// Logs that are slow, or saturated; learns how long their syncs usually take.
-    fn slow_logs(&mut self, m: &Interval, signs: &mut Vec<Sign>) {
+    /// Logs that are slow, or saturated; learns how long their syncs usually take. Returns for how long each
+    /// log was busy.
+    fn slow_logs(&mut self, m: &Interval, signs: &mut Vec<Sign>) -> BTreeMap<(ServerId, Role), Duration> {
         let duration = m.span.duration;
+        let mut busy = BTreeMap::new();
         if duration.is_zero() {
-            return;
+            return busy;
         }
+        // What stands for many servers is no log.
+        let is_one = |server: ServerId| server != ServerId::NONE && server != ServerId::ENDED;
         let mut logs: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
-        for row in m.roles.iter().filter(|row| row.role.is_serial()) {
+        for row in m.roles.iter().filter(|row| row.role.is_serial() && is_one(row.server)) {
             logs.entry((row.server, row.role)).or_default().0.merge(&row.stats);
         }
-        for sync in m.in_flight.iter().filter(|sync| sync.role.is_serial()) {
+        for sync in m.in_flight.iter().filter(|sync| sync.role.is_serial() && is_one(sync.server)) {
             let oldest = &mut logs.entry((sync.server, sync.role)).or_default().1;
             *oldest = (*oldest).max(sync.age);
         }
         for ((server, role), (stats, oldest)) in logs {
             let usual_ns = self.usual.of(server, role);
             let median = stats.quantile_ns(0.5).unwrap_or(0);
-            let hangs = stats.max.ns.max(oldest.as_nanos() as u64) >= self.hang_after.as_nanos() as u64;
             let is_slow = median >= SLOW_FROM.as_nanos() as u64
                 && usual_ns.is_some_and(|usual| median >= usual.saturating_mul(SLOW_TIMES));
-            if !is_slow && !hangs {
-                self.usual.learn(server, role, &stats.histogram);
-            }
+            // Also what is slow: after long enough, it is the usual.
+            self.usual.learn(server, role, &stats.histogram, duration);
             let share = if oldest >= duration { 1.0 } else { stats.in_flight_mean(duration).min(1.0) };
+            busy.insert((server, role), duration.mul_f64(share));
             let sign = |what, took, rank| Sign {
                 what,
                 server,
@@ -301,7 +389,8 @@ impl Incidents {
                 errors: Errors::default(),
                 usual_ns,
                 busy: duration.mul_f64(share),
-                waits_for: Vec::new(),
+                goes_on: true,
+                waits_for: None,
             };
             if is_slow {
                 signs.push(sign(What::Slow, Some(Max { ns: median, exact: false }), median));
@@ -310,40 +399,59 @@ impl Incidents {
                 signs.push(sign(What::Saturated, None, (share * 1e6) as u64));
             }
         }
+        busy
     }
 
     /// What else happened while incidents go on.
-    fn circumstances(&mut self, m: &Interval, seen: &BTreeSet<(ServerId, What)>) {
-        for key in seen {
-            let Some(incident) = self.open.get_mut(key) else { continue };
-            let server = incident.server;
-            let logs = m.roles.iter().filter(|row| row.server == server && row.role.is_serial());
-            let is_in_flight = m
-                .in_flight
-                .iter()
-                .any(|sync| sync.server == server && sync.role.is_serial() && sync.age >= m.span.duration);
-            if is_in_flight && logs.map(|row| row.stats.count).sum::<u64>() == 0 {
-                incident.no_log_sync += m.span.duration;
+    fn circumstances(&mut self, m: &Interval, seen: &BTreeSet<Key>) {
+        let mut servers: BTreeMap<ServerId, What> = BTreeMap::new();
+        for &(server, what, _) in seen {
+            let worst = servers.entry(server).or_insert(what);
+            *worst = what.max(*worst);
+        }
+        let waits = m.in_flight.iter().filter(|sync| sync.role.is_serial() && sync.age >= m.span.duration);
+        let silent: BTreeSet<ServerId> = waits.map(|sync| sync.server).collect();
+        let none_ended = |server| m.logs_of(server).values().all(|syncs| syncs.count == 0);
+        for server in silent.into_iter().filter(|&server| none_ended(server)) {
+            let key = (server, What::Hang, None);
+            if let Some(hang) = self.open.get_mut(&key).filter(|_| seen.contains(&key)) {
+                hang.no_log_sync += m.span.duration;
             }
+        }
+        let mut servers: Vec<(ServerId, What)> = servers.into_iter().collect();
+        servers.sort_by_key(|&(server, what)| (Reverse(what), server));
+        for (server, _) in servers.into_iter().take(MAX_LOOKED_AT) {
             for device in neighbours::devices(m, &[server]) {
-                for neighbour in device.neighbours.iter().filter(|one| one.place != Place::AnyDevice) {
-                    let key = (neighbour.comm.clone(), device.name.clone());
-                    if incident.neighbours.len() < MAX_NEIGHBOURS || incident.neighbours.contains_key(&key) {
-                        *incident.neighbours.entry(key).or_default() += neighbour.stats.all();
+                for neighbour in &device.neighbours {
+                    let place = match &neighbour.place {
+                        Place::Here => &device.name,
+                        Place::SameDisk(other) => other,
+                        Place::AnyDevice => continue,
+                    };
+                    let (comm, pid) = (&neighbour.comm, neighbour.pid);
+                    let from = self.open.range_mut((server, What::Saturated, None)..);
+                    let own = from.take_while(|(key, _)| key.0 == server);
+                    for (_, incident) in own.filter(|(key, _)| seen.contains(key)) {
+                        let beside = Beside { comm: comm.clone(), pid, device: place.clone() };
+                        incident.add_neighbour(beside, neighbour.stats.all());
                     }
                 }
             }
         }
     }
 
+    fn end(&mut self, incident: Option<Incident>) {
+        let ended = incident.map(|incident| Incident { goes_on: false, ..incident });
+        self.over.extend(ended.filter(Incident::is_worth_telling));
+    }
+
     /// Ends those of which nothing was seen for a while.
-    fn close(&mut self, now: SystemTime, seen: &BTreeSet<(ServerId, What)>) {
+    fn close(&mut self, now: SystemTime) {
         let mut ended = Vec::new();
-        self.open.retain(|key, incident| {
-            incident.goes_on = seen.contains(key);
+        self.open.retain(|_, incident| {
             // A clock that was set back must not keep one open for ever.
-            let since = now.duration_since(incident.end).unwrap_or(JOINED_WITHIN);
-            let stays = incident.goes_on || since < JOINED_WITHIN;
+            let apart = now.duration_since(incident.end).unwrap_or(JOINED_WITHIN);
+            let stays = incident.since.0.is_zero() || apart < JOINED_WITHIN;
             if !stays {
                 ended.push(incident.clone());
             }
@@ -358,26 +466,31 @@ impl Incidents {
             let candidates = candidates.filter(|(_, incident)| of_server[&incident.server] == most);
             let least = candidates.min_by_key(|(_, incident)| incident.weight()).map(|(at, _)| at);
             self.over.remove(least.unwrap_or_default());
-            self.dropped += 1;
+            self.is_short_of_room = true;
         }
     }
 
     /// The next interval does not begin where the last one ended.
     pub fn leave_gap(&mut self) {
-        let open = std::mem::take(&mut self.open).into_values();
-        let ended = open.map(|incident| Incident { goes_on: false, ..incident });
-        self.over.extend(ended.filter(Incident::is_worth_telling));
+        std::mem::take(&mut self.open).into_values().for_each(|incident| self.end(Some(incident)));
     }
 
-    /// Those that were dropped for lack of room.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+        // What is nobody's concerns each.
+        let wanted = |incident: &Incident| incident.server == ServerId::NONE || wanted(incident.server);
+        self.open.retain(|_, incident| wanted(incident));
+        self.over.retain(wanted);
+    }
+
+    /// There was no room for all.
+    pub fn is_short_of_room(&self) -> bool {
+        self.is_short_of_room
     }
 
     /// A sync hung, or one that there was no room for may have.
     pub fn has_hung(&self) -> bool {
         let is_hang = |incident: &Incident| incident.what == What::Hang;
-        self.dropped > 0 || self.over.iter().chain(self.open.values()).any(is_hang)
+        self.is_short_of_room || self.over.iter().chain(self.open.values()).any(is_hang)
     }
 
     /// The longest sync of a hang was not seen to end: whether it failed is not known.
@@ -392,18 +505,31 @@ impl Incidents {
         let mut all: Vec<&Incident> = told.collect();
         let worse = all.clone();
         all.retain(|incident| {
-            let of_server = worse.iter().filter(|other| other.server == incident.server);
-            let covered = of_server.filter(|other| other.what > incident.what && other.what != What::Failure);
-            let covered: Duration = covered.map(|other| overlap(incident, other)).sum();
-            incident.what >= What::Hang || covered.as_secs_f64() < COVERED * incident.length().as_secs_f64()
+            let over = |other: &&&Incident| other.server == incident.server && other.what > incident.what;
+            let over = worse.iter().filter(over).filter(|other| other.what != What::Failure);
+            let covered = covered(incident, over.copied()).as_secs_f64();
+            let length = incident.length();
+            incident.what >= What::Hang || length.is_zero() || covered < COVERED * length.as_secs_f64()
         });
         all.sort_by_key(|incident| (incident.begin, Reverse(incident.what)));
         all
     }
 }
 
-fn overlap(one: &Incident, other: &Incident) -> Duration {
-    one.end.min(other.end).duration_since(one.begin.max(other.begin)).unwrap_or_default()
+/// For how long of an incident there was any of the others.
+fn covered<'a>(incident: &Incident, others: impl Iterator<Item = &'a Incident>) -> Duration {
+    let mut spans: Vec<(SystemTime, SystemTime)> = others
+        .map(|other| (other.begin.max(incident.begin), other.end.min(incident.end)))
+        .filter(|(begin, end)| begin < end)
+        .collect();
+    spans.sort_unstable();
+    let mut sum = Duration::ZERO;
+    let mut until = incident.begin;
+    for (begin, end) in spans {
+        sum += end.duration_since(begin.max(until)).unwrap_or_default();
+        until = until.max(end);
+    }
+    sum
 }
 
 /// Syncs and writes that failed, and what could not be written back.
@@ -420,7 +546,8 @@ fn failures(m: &Interval, signs: &mut Vec<Sign>) {
             errors: errors.clone(),
             usual_ns: None,
             busy: Duration::ZERO,
-            waits_for: Vec::new(),
+            goes_on: false,
+            waits_for: None,
         });
     };
     let mut of_files: BTreeMap<(ServerId, Role, Op), Errors> = BTreeMap::new();
@@ -446,7 +573,7 @@ fn failures(m: &Interval, signs: &mut Vec<Sign>) {
 
 /// The file of a log that took most of the time.
 fn busiest_file(m: &Interval, server: ServerId, role: Role) -> Option<PathBuf> {
-    let of_log = m.files.iter().filter(|row| (row.server, row.info.role) == (server, role));
+    let of_log = m.files_of(server).iter().filter(|row| row.info.role == role);
     of_log.max_by_key(|row| row.stats.sum_ns).and_then(|row| row.info.path.clone())
 }
 

@@ -77,11 +77,15 @@ impl Troubles {
     }
 
     pub fn record(&mut self, m: &Interval) {
+        self.incidents.record(m);
+        self.count(m);
+    }
+
+    fn count(&mut self, m: &Interval) {
         let span = (m.span.start, m.span.end);
         self.span = Some((self.span.map_or(span.0, |(first, _)| first), span.1));
         self.duration += m.span.duration;
         self.lost = self.lost.plus(&m.lost);
-        self.incidents.record(m);
         self.add_rows(span, &m.roles, &m.files);
         m.failures.iter().for_each(|row| self.add_other(span, row));
         self.add_unsynced(&m.unsynced);
@@ -186,10 +190,13 @@ impl History {
         let mut troubles = Troubles::new(hang_after);
         for kept in self.moments.iter().skip(first) {
             if let Some(mut moment) = self.unpack(kept) {
+                // Other servers may be neighbours.
+                troubles.incidents.record(&moment);
                 moment.retain_servers(&wanted);
-                troubles.record(&moment);
+                troubles.count(&moment);
             }
         }
+        troubles.incidents.retain_servers(&wanted);
         troubles
     }
 }

@@ -1,50 +1,81 @@
 //! How long the syncs of a log usually take.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::model::histogram::{Histogram, bucket_of};
 use crate::model::{Role, ServerId};
 
-/// From so many intervals on the usual is known.
+/// From so many intervals on, which last at least so long, the usual is known.
 const ENOUGH: u32 = 10;
-/// Logs of which it is kept. A new one takes the place of the one of which least was seen.
+const LONG_ENOUGH: Duration = Duration::from_secs(10);
+/// Logs of which it is kept. A new one takes the place of one that has not been seen for a while: in so many
+/// intervals of all logs.
 const MAX_LOGS: usize = 512;
-/// Intervals after which what was learnt weighs half: what is usual changes with the hour.
-const HALF: u32 = 3_600;
+const FORGOTTEN_AFTER: u64 = 10 * MAX_LOGS as u64;
+/// Time after which what was learnt weighs half: what is usual changes with the hour.
+const HALF: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Usual(BTreeMap<(ServerId, Role), Learnt>);
+pub(super) struct Usual {
+    logs: BTreeMap<(ServerId, Role), Learnt>,
+    /// Grows with each interval of a log.
+    now: u64,
+    /// Until then there is no room for a new one.
+    full_until: u64,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Learnt {
     /// Of each interval the median of its syncs.
     medians: Histogram,
     intervals: u32,
+    time: Duration,
+    last: u64,
 }
 
 impl Usual {
     /// The median of the medians, in nanoseconds. None: too little was seen.
     pub fn of(&self, server: ServerId, role: Role) -> Option<u64> {
-        let learnt = self.0.get(&(server, role))?;
-        (learnt.intervals >= ENOUGH).then(|| learnt.medians.quantile(0.5)).flatten()
+        let learnt = self.logs.get(&(server, role))?;
+        let is_known = learnt.intervals >= ENOUGH && learnt.time >= LONG_ENOUGH;
+        is_known.then(|| learnt.medians.quantile(0.5)).flatten()
     }
 
-    /// Takes in an interval in which nothing was wrong.
-    pub fn learn(&mut self, server: ServerId, role: Role, syncs: &Histogram) {
+    /// Takes in the syncs of an interval.
+    pub fn learn(&mut self, server: ServerId, role: Role, syncs: &Histogram, time: Duration) {
         let Some(median) = syncs.quantile(0.5) else { return };
         let key = (server, role);
-        if self.0.len() >= MAX_LOGS && !self.0.contains_key(&key) {
-            let least = self.0.iter().min_by_key(|(_, learnt)| learnt.intervals).map(|(key, _)| *key);
-            least.and_then(|key| self.0.remove(&key));
+        self.now += 1;
+        if self.logs.len() >= MAX_LOGS && !self.logs.contains_key(&key) && !self.forget_one() {
+            return;
         }
-        let learnt = self.0.entry(key).or_default();
+        let learnt = self.logs.entry(key).or_default();
         learnt.medians.add(bucket_of(median), 1);
         learnt.intervals += 1;
-        if learnt.intervals >= 2 * HALF {
-            learnt.intervals /= 2;
+        learnt.time += time;
+        learnt.last = self.now;
+        if learnt.time >= 2 * HALF {
+            (learnt.intervals, learnt.time) = (learnt.intervals / 2, learnt.time / 2);
             let halved = learnt.medians.iter().map(|(bucket, n)| (bucket, n / 2)).filter(|(_, n)| *n > 0);
             learnt.medians = Histogram::from_sorted(halved.collect::<Vec<_>>());
         }
+    }
+}
+
+impl Usual {
+    fn forget_one(&mut self) -> bool {
+        if self.now < self.full_until {
+            return false;
+        }
+        let oldest = self.logs.iter().min_by_key(|(_, learnt)| learnt.last);
+        let Some((&key, learnt)) = oldest else { return true };
+        self.full_until = learnt.last + FORGOTTEN_AFTER;
+        let is_forgotten = self.now >= self.full_until;
+        if is_forgotten {
+            self.logs.remove(&key);
+        }
+        is_forgotten
     }
 }
 
@@ -53,40 +84,57 @@ mod tests {
     use super::*;
     use crate::model::fixture::{MYSQL, stats};
 
-    #[test]
-    fn the_usual_is_known_after_some_intervals_and_follows_the_day() {
-        let mut usual = Usual::default();
-        let of = |usual: &Usual| usual.of(MYSQL, Role::Redo);
-        let learn = |usual: &mut Usual, ns, times| {
-            let syncs = stats(&[(10, ns)]).histogram;
-            (0..times).for_each(|_| usual.learn(MYSQL, Role::Redo, &syncs));
-        };
-        learn(&mut usual, 1_000_000, ENOUGH - 1);
-        assert_eq!(of(&usual), None);
-        learn(&mut usual, 1_000_000, 1);
-        let around = |ns: u64, of: Option<u64>| of.unwrap().abs_diff(ns) < ns / 16;
-        assert!(around(1_000_000, of(&usual)));
-        usual.learn(MYSQL, Role::Redo, &Histogram::default());
-        assert_eq!(usual.of(MYSQL, Role::Binlog), None);
-        // What was usual in the morning is so no more in the evening.
-        learn(&mut usual, 1_000_000, 10 * HALF);
-        learn(&mut usual, 4_000_000, 3 * HALF);
-        assert!(around(4_000_000, of(&usual)), "{:?}", of(&usual));
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn learn(usual: &mut Usual, ns: u64, times: u32, each: Duration) {
+        let syncs = stats(&[(10, ns)]).histogram;
+        (0..times).for_each(|_| usual.learn(MYSQL, Role::Redo, &syncs, each));
+    }
+
+    fn is_around(usual: &Usual, ns: u64) -> bool {
+        usual.of(MYSQL, Role::Redo).is_some_and(|of| of.abs_diff(ns) < ns / 16)
     }
 
     #[test]
-    fn logs_without_end_take_bounded_memory() {
+    fn the_usual_is_known_after_some_time_and_follows_the_day() {
+        let mut usual = Usual::default();
+        learn(&mut usual, 1_000_000, 9, SECOND);
+        assert_eq!(usual.of(MYSQL, Role::Redo), None);
+        learn(&mut usual, 1_000_000, 1, SECOND);
+        assert!(is_around(&usual, 1_000_000));
+        usual.learn(MYSQL, Role::Redo, &Histogram::default(), SECOND);
+        assert_eq!(usual.of(MYSQL, Role::Binlog), None);
+        // What was usual in the morning is so no more in the evening, also where it was slow at first.
+        learn(&mut usual, 1_000_000, 36_000, SECOND);
+        learn(&mut usual, 6_000_000, 2_000, SECOND);
+        assert!(is_around(&usual, 1_000_000));
+        learn(&mut usual, 6_000_000, 9_000, SECOND);
+        assert!(is_around(&usual, 6_000_000), "{:?}", usual.of(MYSQL, Role::Redo));
+        // A second of short intervals is not enough.
+        let mut usual = Usual::default();
+        learn(&mut usual, 1_000_000, 10, SECOND / 10);
+        assert_eq!(usual.of(MYSQL, Role::Redo), None);
+    }
+
+    #[test]
+    fn logs_without_end_take_bounded_memory_and_one_that_is_there_stays_known() {
         let mut usual = Usual::default();
         let syncs = stats(&[(1, 1_000)]).histogram;
         for pid in 1..5_000 {
-            usual.learn(ServerId { pid, start_ns: 1 }, Role::Redo, &syncs);
+            usual.learn(ServerId { pid, start_ns: 1 }, Role::Redo, &syncs, SECOND);
+            if pid % 100 == 0 {
+                learn(&mut usual, 1_000, 1, SECOND);
+            }
         }
-        assert_eq!(usual.0.len(), MAX_LOGS);
-        // Newcomers displace each other, and not what is known.
-        (0..ENOUGH).for_each(|_| usual.learn(MYSQL, Role::Redo, &syncs));
-        for pid in 5_000..9_000 {
-            usual.learn(ServerId { pid, start_ns: 1 }, Role::Redo, &syncs);
-        }
+        assert_eq!(usual.logs.len(), MAX_LOGS);
         assert!(usual.of(MYSQL, Role::Redo).is_some());
+        // Those that have gone make room.
+        for _ in 0..FORGOTTEN_AFTER {
+            learn(&mut usual, 1_000, 1, SECOND);
+        }
+        let newcomer = ServerId { pid: 9_999, start_ns: 1 };
+        (0..10).for_each(|_| usual.learn(newcomer, Role::Redo, &syncs, SECOND));
+        assert!(usual.of(newcomer, Role::Redo).is_some());
+        assert_eq!(usual.logs.len(), MAX_LOGS);
     }
 }

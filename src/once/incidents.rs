@@ -37,6 +37,7 @@ pub(super) struct JsonIncident {
 #[derive(Serialize)]
 struct JsonNeighbour {
     comm: String,
+    pid: Option<u32>,
     device: String,
     count: u64,
 }
@@ -44,12 +45,12 @@ struct JsonNeighbour {
 pub(super) fn json(incident: &Incident, m: &Interval) -> JsonIncident {
     let worst = &incident.worst;
     let (path, path_bytes) = split(worst.path.as_deref());
-    let neighbours = incident.neighbours.iter().map(|((comm, device), &count)| JsonNeighbour {
-        comm: comm.clone(),
-        device: device.clone(),
+    let neighbours = incident.neighbours.iter().map(|(beside, &count)| JsonNeighbour {
+        comm: beside.comm.clone(),
+        pid: beside.pid,
+        device: beside.device.clone(),
         count,
     });
-    let busy = incident.shares().map(|(_, share)| share).reduce(f64::max);
     JsonIncident {
         what: incident.what.name(),
         start: rfc3339(incident.begin),
@@ -66,7 +67,7 @@ pub(super) fn json(incident: &Incident, m: &Interval) -> JsonIncident {
         wait_seconds: worst.took.filter(|took| took.ns < u64::MAX).map(|took| seconds(took.ns)),
         wait_is_minimum: worst.is_minimum,
         usual_seconds: incident.usual_ns.map(seconds),
-        busy: busy.filter(|_| incident.what == What::Saturated),
+        busy: (incident.what == What::Saturated).then(|| incident.share()),
         errors: incident.errors.iter().map(|(&number, &n)| (errno(number), n)).collect(),
         no_log_sync_seconds: length(incident.no_log_sync),
         waited_for: incident.waited_for().map(str::to_owned),

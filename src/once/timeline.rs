@@ -72,7 +72,7 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
         out.push('\n');
     }
     for ranked in &servers {
-        for line in header::of_server(all, ranked.id, ranked.state, options) {
+        for line in header::of_server(all, ranked.id, ranked.certain(), options) {
             let _ = writeln!(out, "{line}");
         }
         out.push('\n');
@@ -82,11 +82,12 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
         out.push_str(&rows(parts, server, &logs, options));
         out.push('\n');
     }
-    if let Some(quiet) = &quiet {
-        table::sentences(&mut out, vec![Sentence::plain(quiet.clone())], options);
+    let are_all_shown = quiet.is_empty();
+    if !are_all_shown {
+        table::sentences(&mut out, quiet.into_iter().map(Sentence::plain).collect(), options);
         out.push('\n');
     }
-    if servers.is_empty() && quiet.is_none() {
+    if servers.is_empty() && are_all_shown {
         let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
@@ -439,8 +440,8 @@ mod tests {
             }
         }
         let whats: Vec<_> = told.iter().map(|incident| incident["what"].as_str().unwrap()).collect();
-        assert_eq!(whats, ["saturated", "hang"]);
-        let hang = told[1];
+        assert_eq!(whats, ["saturated", "saturated", "hang"]);
+        let hang = told[2];
         assert_eq!((hang["wait_seconds"].as_f64(), hang["role"].as_str()), (Some(3.0), Some("redo")));
         assert_eq!((hang["path"].as_str(), &hang["pid"]), (Some("/d/#ib_redo7"), &MYSQL.pid.into()));
     }

@@ -8,7 +8,7 @@ use crate::history::{Incident, Incidents, What};
 use crate::model::{Interval, Server, ServerId, words};
 use crate::render::style::Paint;
 use crate::render::{Options, header};
-use crate::text::{absence, count, counted, duration_in_words, errno, percent, rfc3339};
+use crate::text::{absence, count, counted, duration_in_words, errno, escape_sentence, percent, rfc3339};
 
 /// Incidents that are told one by one; of more, those that weigh most.
 const TOLD: usize = 12;
@@ -25,17 +25,22 @@ pub(crate) fn of(incidents: &Incidents, m: &Interval, options: &Options) -> Vec<
     told.sort_by_key(|incident| std::cmp::Reverse(incident.weight()));
     told.truncate(TOLD);
     told.sort_by_key(|incident| incident.begin);
-    let more = (all.len() - told.len()) as u64 + incidents.dropped();
     let mut head = how_many(&all);
-    if more > 0 {
-        head += &format!("; {} more, of less weight", count(more));
+    if told.len() < all.len() {
+        head += &format!("; the {} that weigh most", told.len());
+    }
+    if incidents.is_short_of_room() {
+        head += "; there was no room to keep all";
     }
     let worst = all.iter().map(|incident| incident.what).max();
     let text = format!("{head} (UTC):");
     let mut said = vec![Sentence { text, paint: worst.map(paint).unwrap_or_default() }];
     let days: BTreeSet<String> =
         told.iter().flat_map(|incident| [incident.begin, incident.end]).map(|time| day(time).0).collect();
-    said.extend(told.into_iter().map(|incident| sentence(incident, days.len() > 1, m, options)));
+    // The only server of which anything is said has its name above.
+    let is_alone = m.servers.len() <= 1 && all.iter().all(|incident| m.server(incident.server).is_some());
+    let say = |incident| sentence(incident, days.len() > 1, !is_alone, m, options);
+    said.extend(told.into_iter().map(say));
     said
 }
 
@@ -65,12 +70,19 @@ fn paint(what: What) -> Paint {
 /// `14:46:00 to 14:46:09: mysqld 31960, redo hung for 9.2 s (fdatasync, /d/#ib_redo7). It waited for the
 /// journal commit. …`; the server's name where there are several.
 pub(crate) fn of_one(incident: &Incident, m: &Interval, options: &Options) -> Sentence {
-    sentence(incident, false, m, options)
+    let is_alone = m.servers.len() <= 1 && m.server(incident.server).is_some();
+    sentence(incident, false, !is_alone, m, options)
 }
 
-fn sentence(incident: &Incident, with_day: bool, m: &Interval, options: &Options) -> Sentence {
+fn sentence(
+    incident: &Incident,
+    with_day: bool,
+    with_name: bool,
+    m: &Interval,
+    options: &Options,
+) -> Sentence {
     let mut text = format!("{}: ", when(incident, with_day));
-    if incident.server != ServerId::NONE && m.servers.len() > 1 {
+    if incident.server != ServerId::NONE && with_name {
         text += &format!("{}, ", header::name(m, incident.server, &options.style));
     }
     text += &happened(incident);
@@ -103,12 +115,9 @@ fn happened(incident: &Incident) -> String {
         What::Slow => {
             let usual = incident.usual_ns.unwrap_or(1).max(1);
             let times = format!("{} times the usual {}", count(ns / usual), duration_in_words(usual));
-            format!("{roles} slow, half of the syncs took {took} or more: {times}")
+            format!("{roles} slow, at worst half of the syncs took {took} or more: {times}")
         }
-        What::Saturated => {
-            let each = incident.shares().map(|(role, share)| format!("{} {}", role.name(), percent(share)));
-            format!("{} busy", each.collect::<Vec<_>>().join(" and "))
-        }
+        What::Saturated => format!("{roles} {} busy", percent(incident.share())),
         What::Failure => {
             let each = incident.errors.iter().map(|(&number, &n)| format!("{} {}", count(n), errno(number)));
             format!("{roles} failed, {}", each.collect::<Vec<_>>().join(", "))
@@ -120,14 +129,15 @@ fn happened(incident: &Incident) -> String {
 fn causes(incident: &Incident, server: Option<&Server>, options: &Options) -> Vec<String> {
     let mut causes = Vec::new();
     if let Some(wait) = incident.waited_for() {
-        causes.push(format!("It waited for {wait}"));
+        causes.push(format!("It waited for {}", escape_sentence(wait)));
     }
     let seconds = incident.time.as_secs_f64().max(f64::MIN_POSITIVE);
-    if let Some((comm, device, syncs)) = incident.busiest_neighbour()
+    if let Some((beside, syncs)) = incident.busiest_neighbour()
         && syncs as f64 >= NEIGHBOUR_PER_SECOND * seconds
     {
-        let [comm, device] = [comm, device].map(|name| options.style.name(name.as_bytes()));
-        causes.push(format!("{comm} made {} on {device} meanwhile", counted(syncs, "sync", "syncs")));
+        let [comm, device] = [&beside.comm, &beside.device].map(|name| options.style.name(name.as_bytes()));
+        let pid = beside.pid.map(|pid| format!(" {pid}")).unwrap_or_default();
+        causes.push(format!("{comm}{pid} made {} on {device} meanwhile", counted(syncs, "sync", "syncs")));
     }
     if incident.what == What::Hang {
         causes.extend(absence::end_of_log_sync(incident.no_log_sync));
