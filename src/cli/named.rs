@@ -13,6 +13,7 @@ use crate::linux::PROC;
 use crate::model::Server;
 use crate::server::what::describers::describe_all;
 use crate::server::who::filter::{COMM_LENGTH, TargetFilter};
+use crate::server::who::naming::GivenName;
 use crate::server::who::{naming, selection};
 use crate::text::escape_sentence;
 
@@ -22,16 +23,17 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 const MOST_NAMED: usize = 20;
 
 /// Puts it among the options. `actions`: what else a word may be. `typo`: the action that was probably meant
-/// where nothing has this very name.
+/// where nothing has this very name. `given`: names that the user gave to servers.
 pub(super) fn resolve(
     targets: &mut TargetArgs,
+    given: &[GivenName],
     engines: &Arc<Engines>,
     actions: &[&str],
     typo: impl FnOnce(&str) -> Option<clap::Error>,
 ) -> anyhow::Result<()> {
     if !targets.server.is_empty() {
         let names = std::mem::take(&mut targets.server);
-        targets.pid = by_their_names(&names, targets, engines)?;
+        targets.pid = by_their_names(&names, given, targets, engines)?;
         return Ok(());
     }
     let Some(word) = targets.word.take() else { return Ok(()) };
@@ -56,13 +58,14 @@ pub(super) fn resolve(
 /// The processes of the servers that are called so now.
 fn by_their_names(
     names: &[String],
+    given: &[GivenName],
     targets: &TargetArgs,
     engines: &Arc<Engines>,
 ) -> anyhow::Result<Vec<u32>> {
     let processes = session::selection(targets, engines)?.processes();
     let described = describe_all(&processes, session::rules(engines.clone(), None)?, DESCRIBE_TIMEOUT);
     let servers: Vec<&Server> = described.iter().map(|(server, _)| server).collect();
-    let known = naming::names(&servers, &[]);
+    let known = naming::names(&servers, given);
     let mut pids = Vec::new();
     for name in names {
         let of_name = servers.iter().zip(&known).filter(|(_, known)| *known == name);
@@ -118,7 +121,7 @@ mod tests {
 
     fn resolved(word: &str) -> Result<TargetArgs, String> {
         let mut targets = TargetArgs { word: Some(word.into()), ..TargetArgs::default() };
-        resolve(&mut targets, &Engines::builtin(), &["once", "explain"], |_| None)
+        resolve(&mut targets, &[], &Engines::builtin(), &["once", "explain"], |_| None)
             .map_err(|error| error.to_string())?;
         assert!(targets.word.is_none());
         Ok(targets)
@@ -141,7 +144,7 @@ mod tests {
         let server = vec!["no-such-server".to_owned()];
         let mut targets = TargetArgs { server, ..TargetArgs::default() };
         let engines = Engines::builtin();
-        let error = resolve(&mut targets, &engines, &[], |_| None).unwrap_err().to_string();
+        let error = resolve(&mut targets, &[], &engines, &[], |_| None).unwrap_err().to_string();
         assert!(error.starts_with("no server is called no-such-server: "), "{error}");
     }
 

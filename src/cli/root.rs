@@ -29,6 +29,7 @@ use super::verify::Verify;
 use super::words;
 use crate::engine::engines::Engines;
 use crate::probe::build_info;
+use crate::server::who::naming::GivenName;
 
 const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
 
@@ -193,7 +194,22 @@ impl Arguments {
         // Behind an action, no other is meant.
         let first = words::plain(&command, words).first().and_then(|word| word.to_str().map(str::to_owned));
         let typo = |word: &str| similar_action(word).filter(|_| first.as_deref() == Some(word));
-        self.targets().map_or(Ok(()), |targets| named::resolve(targets, engines, &actions, typo))
+        let given = self.given_names();
+        self.targets().map_or(Ok(()), |targets| named::resolve(targets, &given, engines, &actions, typo))
+    }
+
+    /// What the user calls servers, for the actions that can be told.
+    fn given_names(&self) -> Vec<GivenName> {
+        let names = match &self.action {
+            None => &self.plain.measure.names,
+            Some(Action::Once(once)) => &once.names,
+            Some(Action::Top(top)) => &top.names,
+            Some(Action::Events(events)) => &events.names,
+            Some(Action::Exporter(exporter)) => &exporter.names,
+            Some(Action::Status(status)) => &status.names,
+            Some(_) => return Vec::new(),
+        };
+        names.server_name.clone()
     }
 }
 

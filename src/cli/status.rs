@@ -37,7 +37,7 @@ pub(crate) struct Status {
     #[command(flatten)]
     style: StyleArgs,
     #[command(flatten)]
-    names: NameArgs,
+    pub names: NameArgs,
     /// End with status 4 if a server is in one of these states
     #[arg(long, value_name = "STATE,…", value_parser = fail_on::state, value_delimiter = ',', default_values = [State::Failing.name(), State::Stalled.name()])]
     fail_on: Vec<State>,
