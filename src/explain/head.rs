@@ -1,13 +1,14 @@
 //! The first lines of the page: whether syncs are the problem, what they wait for, and what to do about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Explanation;
 use super::waits::facts;
-use crate::model::{Role, SATURATED, ServerId, Stats};
+use crate::model::{Errors, Role, RoleRow, SATURATED, ServerId, Stats};
 use crate::render::{Options, Style, header, reading};
-use crate::text::{self, percent};
+use crate::text::{self, absence, capitalize, percent};
+use crate::verdict::is_failure_of_durability;
 
 /// A sync in flight for so long hangs, whatever the window was.
 const HANGS: Duration = Duration::from_secs(1);
@@ -39,7 +40,9 @@ fn verdict(
         0 | 1 => String::new(),
         _ => format!(" of {}", header::name(m, server, style)),
     };
-    if !reading::failed_beside_syncs(m, &options).is_empty() || m.total().error_count() > 0 {
+    let failed = |errors: &Errors| errors.keys().any(|&errno| is_failure_of_durability(errno));
+    let has_failed = m.roles.iter().map(|row| &row.stats.errors).any(failed);
+    if has_failed || !reading::failed_beside_syncs(m, &options).is_empty() {
         return (Some("Not everything could be made durable.".into()), true);
     }
     if let Some(broken) = explanation.commits.as_ref().and_then(|commits| commits.broken()) {
@@ -50,6 +53,14 @@ fn verdict(
         let age = text::duration_in_words(u64::try_from(oldest.age.as_nanos()).unwrap_or(u64::MAX));
         let of = whose(oldest.server);
         return (Some(format!("A sync of {}{of} has hung for {age}.", oldest.role.in_a_sentence())), true);
+    }
+    let long = |row: &&RoleRow| row.stats.longest_at_least() >= HANGS;
+    let longest = m.roles.iter().filter(long).max_by_key(|row| row.stats.longest_at_least());
+    if let Some(row) = longest {
+        let took = row.stats.longest_at_least();
+        let took = text::duration_in_words(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        let of = whose(row.server);
+        return (Some(format!("A sync of {}{of} hung for {took}.", row.role.in_a_sentence())), true);
     }
     let Some((server, role, busy)) = busiest else { return (None, false) };
     let log = format!("{}{}", role.in_a_sentence(), whose(server));
@@ -62,7 +73,10 @@ fn verdict(
     } else {
         format!("{log} is {} busy", percent(busy))
     };
-    (Some(format!("Syncs are not the problem: {logs}.")), false)
+    let is_all_counted = explanation.unseen_durable_writes().is_none();
+    let verdict = absence::sync_problem(longest.is_some(), is_all_counted, &m.lost);
+    let verdict = verdict.map_or_else(|| capitalize(&logs), |verdict| format!("{verdict}: {logs}"));
+    (Some(format!("{verdict}.")), false)
 }
 
 fn are_several(explanation: &Explanation) -> bool {
@@ -77,14 +91,14 @@ fn cause(explanation: &Explanation, style: &Style) -> Option<String> {
     facts(waits, processors, journals, durable_writes.as_deref(), style).into_iter().next()
 }
 
-/// The share of the time in which the log had a sync in flight; one that hung throughout counts whole.
+/// The log that had a sync in flight for most of the time, and the share.
 fn busiest_log(explanation: &Explanation) -> Option<(ServerId, Role, f64)> {
     let m = &explanation.measurement;
-    let mut logs: BTreeMap<(ServerId, Role), Stats> = BTreeMap::new();
-    for row in m.roles.iter().filter(|row| row.role.is_serial() && row.stats.count > 0) {
-        logs.entry((row.server, row.role)).or_default().merge(&row.stats);
-    }
+    let servers: BTreeSet<ServerId> = m.roles.iter().map(|row| row.server).collect();
     let share = |stats: &Stats| stats.in_flight_mean(m.span.duration).min(1.0);
-    let busy = logs.iter().map(|(&(server, role), stats)| (server, role, share(stats)));
+    let logs =
+        servers.into_iter().flat_map(|server| m.logs_of(server).into_iter().map(move |log| (server, log)));
+    let busy = logs.filter(|(_, (_, syncs))| syncs.count > 0);
+    let busy = busy.map(|(server, (role, syncs))| (server, role, share(&syncs)));
     busy.max_by(|a, b| a.2.total_cmp(&b.2))
 }

@@ -363,6 +363,17 @@ mod tests {
         );
         assert_eq!(first[2], "Faster syncs would help most. It is busy.");
         assert!(first[3].starts_with("───"), "{page}");
+        // One that has ended is not forgotten, whatever role it is of.
+        let mut ended = self::explanation();
+        let tablespace = ended.measurement.roles.iter_mut().find(|row| !row.role.is_serial()).unwrap();
+        tablespace.stats.max = crate::model::Max { ns: 20_000_000_000, exact: true };
+        let text = super::page(&ended, &Style::default());
+        assert!(text.contains("hung for 20 s.\n") && !text.contains("not the problem"), "{text}");
+        // Nothing is denied where calls were missed.
+        let mut missed = self::explanation();
+        missed.measurement.lost.preempted = 1;
+        let text = super::page(&missed, &Style::default());
+        assert!(text.starts_with("The logs are at most 69 % busy.\n"), "{text}");
         let hangs = fixture::in_flight(Role::Redo, "/d/x", std::time::Duration::from_secs(9));
         explanation.measurement.in_flight = vec![hangs];
         let page = super::page(&explanation, &Style::default());

@@ -32,7 +32,7 @@ pub(super) fn table(m: &Interval, options: &Options) -> String {
         out.push('\n');
     }
     let (servers, quiet) = without_quiet(ranked(m, options), m, options);
-    if servers.is_empty() && quiet.is_none() {
+    if servers.is_empty() && quiet.is_empty() {
         let _ = writeln!(out, "no server traced");
     } else if options.by == By::Server && servers.len() > 1 {
         let ids: Vec<ServerId> = servers.iter().map(|one| one.id).collect();
@@ -46,16 +46,15 @@ pub(super) fn table(m: &Interval, options: &Options) -> String {
                 &mut out,
                 m,
                 &[server.id],
-                header::of_server(m, server.id, server.state, options),
+                header::of_server(m, server.id, server.certain(), options),
                 options,
             );
         }
     }
-    if let Some(quiet) = quiet {
-        let blank = if servers.is_empty() { "" } else { "\n" };
-        let lines = options.style.wrap(&quiet, 2).join("\n");
-        let _ = writeln!(out, "{blank}{lines}");
+    if !servers.is_empty() && !quiet.is_empty() {
+        out.push('\n');
     }
+    sentences(&mut out, quiet.into_iter().map(reading::Sentence::plain).collect(), options);
     match &options.session {
         None => sentences(&mut out, reading::confidence(m, options), options),
         Some(session) => {

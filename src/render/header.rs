@@ -11,8 +11,8 @@ use crate::verdict::State;
 const STUCK_SHOWN: usize = 10;
 
 /// `3306 is ok · mysqld 31960 · MySQL 9.7.4 · port 3306 · /var/lib/mysql · ext4 on /dev/vda · 1.37 s`; what
-/// is not known is left out.
-pub(crate) fn of_server(m: &Interval, id: ServerId, state: State, options: &Options) -> Vec<String> {
+/// is not known is left out. `state`: as far as it is certain.
+pub(crate) fn of_server(m: &Interval, id: ServerId, state: Option<State>, options: &Options) -> Vec<String> {
     let style = &options.style;
     let mut parts = Vec::new();
     match m.server(id) {
@@ -21,10 +21,11 @@ pub(crate) fn of_server(m: &Interval, id: ServerId, state: State, options: &Opti
     }
     let name = parts.first().cloned().unwrap_or_default();
     let has_ended = m.server(id).is_some_and(|server| !server.alive);
-    parts[0] = match has_ended && !is_sick(state) {
+    parts[0] = match state {
         _ if id == ServerId::ENDED => name,
-        true => format!("{name} has exited"),
-        false => format!("{name} is {}", word(state)),
+        Some(state) if is_sick(state) || !has_ended => format!("{name} is {}", word(state)),
+        _ if has_ended => format!("{name} has exited"),
+        _ => name,
     };
     let lines = lines(m, parts, options);
     lines.into_iter().map(|line| style.paint(paint_of(state), &line)).collect()
@@ -39,11 +40,11 @@ pub(crate) fn is_sick(state: State) -> bool {
     matches!(state, State::Slow | State::Stalled | State::Failing)
 }
 
-fn paint_of(state: State) -> Paint {
+fn paint_of(state: Option<State>) -> Paint {
     match state {
-        State::Failing => Paint::Error,
-        State::Stalled | State::Slow => Paint::Stuck,
-        State::Ok | State::Idle | State::Unknown => Paint::Heading,
+        Some(State::Failing) => Paint::Error,
+        Some(State::Stalled | State::Slow) => Paint::Stuck,
+        Some(State::Ok | State::Idle | State::Unknown) | None => Paint::Heading,
     }
 }
 

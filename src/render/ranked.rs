@@ -1,96 +1,120 @@
 //! The servers of a measurement in the order in which somebody wants to hear of them: the sick ones first,
 //! then those whose logs are busiest.
 
-use std::collections::BTreeSet;
-use std::time::Instant;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use super::{Options, header};
-use crate::model::{Interval, Role, ServerId, Stats};
-use crate::text::counted;
+use crate::model::{Interval, ServerId};
+use crate::text::{absence, escape_sentence};
 use crate::verdict::{State, Thresholds, of_window};
 
-/// Idle servers that are named; the rest is a count.
+/// Servers of which nothing was counted that are named, and those whose notes are told; the rest is a count.
 const NAMED: usize = 5;
-/// So many idle servers and no other are shown one by one.
+/// So many of them are shown one by one.
 const SHOWN_WHOLE: usize = 3;
+/// A log that is slow for less than this is no slow server.
+const SLOW_FOR: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ranked {
     pub id: ServerId,
     pub state: State,
+    /// Nothing that was seen contradicts the state.
+    is_certain: bool,
     /// The share of the time in which its busiest log had a sync in flight.
     busy: f64,
-    /// Nothing of it was seen.
+    /// Nothing of it was counted.
     is_quiet: bool,
+}
+
+impl Ranked {
+    /// What can be said of how it stands.
+    pub fn certain(&self) -> Option<State> {
+        self.is_certain.then_some(self.state)
+    }
 }
 
 /// Also one that only its rows still know.
 pub(crate) fn ranked(m: &Interval, options: &Options) -> Vec<Ranked> {
     let verdicts = of_window(m, &Thresholds::default(), &State::ALL, Instant::now());
-    let in_rows = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
-    let active: BTreeSet<ServerId> = in_rows
-        .chain(m.files.iter().map(|row| row.server))
+    let states: BTreeMap<ServerId, State> =
+        verdicts.servers.iter().map(|verdict| (verdict.server, verdict.state)).collect();
+    let roles = m.roles.iter().map(|row| row.server);
+    let in_rows: BTreeSet<ServerId> = roles.chain(m.in_flight.iter().map(|sync| sync.server)).collect();
+    let active: BTreeSet<ServerId> = (in_rows.iter().copied())
         .chain(m.failures.iter().map(|row| row.server))
         .chain(m.all_writes().map(|row| row.server))
         .chain(m.unwatched.iter().filter(|(_, n)| *n > 0).map(|(server, _)| *server))
         .collect();
-    let known = m.servers.iter().map(|server| server.id);
-    let mut all: Vec<ServerId> = known.collect();
-    let unknown = m.roles.iter().map(|row| row.server).chain(m.in_flight.iter().map(|sync| sync.server));
-    for id in unknown {
-        if !all.contains(&id) {
-            all.push(id);
-        }
-    }
+    let hangs: BTreeSet<ServerId> =
+        m.in_flight.iter().filter(|sync| sync.age >= options.stuck_after).map(|sync| sync.server).collect();
     let rank = |id: ServerId| {
-        let verdict = verdicts.servers.iter().find(|verdict| verdict.server == id);
-        let state = match verdict.map_or(State::Ok, |verdict| verdict.state) {
+        let state = match states.get(&id).copied().unwrap_or(State::Ok) {
             _ if options.failing.contains(&id.pid) => State::Failing,
             state => state,
         };
+        let is_certain = match state {
+            State::Ok | State::Idle => {
+                let is_all_counted = !m.lost.is_incomplete() && m.unwatched_of(id) == 0;
+                is_all_counted && !m.span.duration.is_zero() && !hangs.contains(&id)
+            }
+            State::Slow => m.span.duration >= SLOW_FOR,
+            State::Unknown | State::Stalled | State::Failing => true,
+        };
         let is_quiet = !active.contains(&id) && matches!(state, State::Idle | State::Ok);
-        Ranked { id, state, busy: busiest_log(m, id), is_quiet }
+        let logs = m.logs_of(id);
+        let busy = logs.values().map(|syncs| syncs.in_flight_mean(m.span.duration)).fold(0.0, f64::max);
+        Ranked { id, state, is_certain, busy, is_quiet }
     };
-    let mut ranked: Vec<Ranked> = all.into_iter().map(rank).collect();
+    let known = m.servers.iter().map(|server| server.id);
+    let unknown = in_rows.iter().copied().filter(|&id| m.server(id).is_none());
+    let mut ranked: Vec<Ranked> = known.chain(unknown).map(rank).collect();
     ranked.sort_by(|a, b| {
-        let severity = |one: &Ranked| one.state.max(State::Idle);
-        severity(b).cmp(&severity(a)).then(b.busy.total_cmp(&a.busy))
+        // A slow log of a second is no reason to be the first.
+        let severity = |one: &Ranked| if one.is_certain { one.state.max(State::Idle) } else { State::Idle };
+        let hangs = |one: &Ranked| hangs.contains(&one.id);
+        let by_state = severity(b).cmp(&severity(a)).then(hangs(b).cmp(&hangs(a)));
+        by_state.then(b.busy.total_cmp(&a.busy))
     });
     ranked
 }
 
-fn busiest_log(m: &Interval, server: ServerId) -> f64 {
-    let of = |role: Role| {
-        let mut sum = Stats::default();
-        let rows = m.roles.iter().filter(|row| row.server == server && row.role == role);
-        rows.for_each(|row| sum.merge(&row.stats));
-        sum.in_flight_mean(m.span.duration)
-    };
-    Role::SERIAL.into_iter().map(of).fold(0.0, f64::max)
-}
-
-/// Those that have something to show, and the others as one sentence where they would be in the way.
-pub(crate) fn without_quiet(
-    all: Vec<Ranked>,
-    m: &Interval,
-    options: &Options,
-) -> (Vec<Ranked>, Option<String>) {
+/// Those that have something to show, and sentences on the others where those would be in the way: which they
+/// are, and what is to be known of each.
+pub(crate) fn without_quiet(all: Vec<Ranked>, m: &Interval, options: &Options) -> (Vec<Ranked>, Vec<String>) {
     let (quiet, shown): (Vec<Ranked>, Vec<Ranked>) = all.iter().cloned().partition(|one| one.is_quiet);
-    if quiet.is_empty() || shown.is_empty() && quiet.len() <= SHOWN_WHOLE {
-        return (all, None);
+    if quiet.len() <= SHOWN_WHOLE {
+        return (all, Vec::new());
     }
-    let named = quiet.iter().take(NAMED).map(|one| header::name(m, one.id, &options.style));
+    let name = |one: &Ranked| header::name(m, one.id, &options.style);
+    let has_ended = |one: &Ranked| m.server(one.id).is_some_and(|server| !server.alive);
+    let named = quiet.iter().take(NAMED).map(|one| match has_ended(one) {
+        true => format!("{} (exited)", name(one)),
+        false => name(one),
+    });
     let mut names = named.collect::<Vec<_>>().join(", ");
     if quiet.len() > NAMED {
         names += &format!(" and {} more", quiet.len() - NAMED);
     }
-    let idle = counted(quiet.len() as u64, "idle server", "idle servers");
-    (shown, Some(format!("{idle}: {names} (--server NAME shows one)")))
+    let is_one = |server: ServerId| server != ServerId::NONE;
+    let is_all_counted = !m.lost.is_incomplete() && m.roles.iter().all(|row| is_one(row.server));
+    let mut said: Vec<String> = absence::counted_sync(quiet.len(), is_all_counted).into_iter().collect();
+    said.iter_mut().for_each(|said| *said += &format!(": {names} (--server NAME shows one)."));
+    let notes = |one: &Ranked| m.server(one.id).map(|server| server.notes.clone()).unwrap_or_default();
+    let noted: Vec<&Ranked> = quiet.iter().filter(|one| !has_ended(one) && !notes(one).is_empty()).collect();
+    let tell = |one: &&Ranked| format!("{}: {}", name(one), escape_sentence(&notes(one).join(" ")));
+    said.extend(noted.iter().take(NAMED).map(tell));
+    if noted.len() > NAMED {
+        said.push(format!("There are notes on {} more of them.", noted.len() - NAMED));
+    }
+    (shown, said)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Role;
     use crate::model::fixture::{self, MARIADB, MYSQL};
     use std::sync::Arc;
     use std::time::Duration;
@@ -124,13 +148,39 @@ mod tests {
         let options = Options::default();
         let (shown, said) = without_quiet(ranked(&m, &options), &m, &options);
         assert_eq!(shown.len(), 1);
-        let expected = "93 idle servers: 6001, 6002, 6003, 6004, 6005 and 88 more (--server NAME shows one)";
-        assert_eq!(said.as_deref(), Some(expected));
-        // One that syncs in ways that are not watched, or of which something failed, is not idle.
+        let names = "6001, 6002, 6003, 6004, 6005 and 88 more (--server NAME shows one).";
+        assert_eq!(said, [format!("No sync was counted of 93 servers: {names}")]);
+        // One that syncs in ways that are not watched is not among them.
         m.unwatched = vec![(ServerId { pid: 50_007, start_ns: 1 }, 3)].into();
         assert_eq!(without_quiet(ranked(&m, &options), &m, &options).0.len(), 2);
-        // Alone, each says what is known of it.
+        // What is to be known of one is told, and that one has ended.
+        Arc::make_mut(&mut m.servers[3]).notes = vec!["libeatmydata is loaded.".into()];
+        Arc::make_mut(&mut m.servers[4]).alive = false;
+        let (_, said) = without_quiet(ranked(&m, &options), &m, &options);
+        let noted = format!("{}: libeatmydata is loaded.", m.servers[3].name);
+        assert!(said.contains(&noted), "{said:?}");
+        assert!(said[0].contains(&format!("{} (exited)", m.servers[4].name)), "{said:?}");
+        // Of few, each says what is known of it.
         let (shown, said) = without_quiet(ranked(&fixture::quiet(), &options), &fixture::quiet(), &options);
-        assert_eq!((shown.len(), said), (1, None));
+        assert_eq!((shown.len(), said), (1, Vec::new()));
+    }
+
+    #[test]
+    fn well_is_only_what_nothing_contradicts() {
+        let options = Options::default();
+        let is_certain = |m: &Interval| ranked(m, &options)[0].is_certain;
+        let mut m = fixture::busy();
+        assert!(is_certain(&m));
+        m.in_flight = vec![fixture::in_flight(Role::Tablespace, "/d/t", Duration::from_secs(3))];
+        assert!(!is_certain(&m), "it hangs, and is no log");
+        let mut m = fixture::busy();
+        m.unwatched = vec![(MYSQL, 1)].into();
+        assert!(!is_certain(&m));
+        let mut m = fixture::busy();
+        m.lost.preempted = 1;
+        assert!(!is_certain(&m));
+        let mut m = fixture::busy();
+        m.span.duration = Duration::ZERO;
+        assert!(!is_certain(&m), "there are no figures yet");
     }
 }

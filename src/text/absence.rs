@@ -95,6 +95,16 @@ denials! {
         "the watched calls of the server by the roles of their files; the other log was synced in the interval",
         "calls that were missed, which is said below; why, as no setting was read: what it can come from is listed",
         "how many syncs of one log there were for each of the other";
+    COUNTED_SYNC: ["No sync was counted of {} servers", "{} servers have no row of their own"],
+        "the watched calls of these servers, their syncs outside of those, and what is in flight, in the interval",
+        "calls that are neither watched nor counted; where some were missed, or rows of several servers are one, the \
+         weaker words are used",
+        "a table for each";
+    SYNC_PROBLEM: ["Syncs are not the problem"],
+        "the syncs of all roles that ended in the window, and those in flight at its end: none took a second; how busy \
+         the logs were; that no watched call was missed, and that nothing was made durable by other calls",
+        "what the server waits for beside its syncs",
+        "how busy the logs are, and no more; what hung, or is the limit";
     LOG_SYNC_END: ["No sync of its logs ended for {}"],
         "the log's syncs that ended in each interval of the hang, where one was in flight throughout",
         "calls that were missed, which is said below",
@@ -247,6 +257,19 @@ pub(crate) fn log_sync(redo: u64, binlog: u64) -> Option<String> {
         (0, 1..) => Some(LOG_SYNC.say(1, &[])),
         _ => None,
     }
+}
+
+/// `servers` of which no watched call, and nothing else that syncs, was counted.
+/// `is_all_counted`: none was missed, and each row is of one server.
+pub(crate) fn counted_sync(servers: usize, is_all_counted: bool) -> Option<String> {
+    let strength = usize::from(!is_all_counted);
+    (servers > 0).then(|| COUNTED_SYNC.say(strength, &[&servers.to_string()]))
+}
+
+/// `long`: a sync of any role took a second, or hangs; `is_all_counted`: all that makes durable was counted.
+pub(crate) fn sync_problem(long: bool, is_all_counted: bool, lost: &Lost) -> Option<String> {
+    (!long && is_all_counted && !lost.is_incomplete() && lost.unwatched == 0)
+        .then(|| SYNC_PROBLEM.say(0, &[]))
 }
 
 /// `silent`: the intervals in which a log's sync was in flight throughout and none ended.

@@ -11,6 +11,7 @@ use super::readings;
 use crate::live;
 use crate::model::{Interval, Lost, Role, SATURATED, Server, ServerId, Stats};
 use crate::render::header::{self, clock};
+use crate::render::ranked::Ranked;
 use crate::text::{count, counted, escape_sentence, interval, rate, shorten_middle, width};
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
@@ -61,10 +62,11 @@ fn who(state: &State) -> Vec<Part> {
         },
         several => {
             let sick = state.shown.ranked.iter().filter(|one| several.contains(&one.id));
-            let sick = sick.filter(|one| header::is_sick(one.state));
+            let sick = sick.filter_map(|one| Some((one.id, one.certain()?)));
+            let sick = sick.filter(|(_, state)| header::is_sick(*state));
             let mut parts: Vec<Part> = sick
                 .take(MOST_SICK)
-                .map(|one| format!("{} {}", state.server_name(one.id), header::word(one.state)))
+                .map(|(id, sick)| format!("{} {}", state.server_name(id), header::word(sick)))
                 .map(|text| Part::new(9, text, Ink::Alarm))
                 .collect();
             let names: Vec<String> = several.iter().map(|id| state.server_name(*id)).collect();
@@ -124,7 +126,7 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     let name = header::name_of(server.id, Some(server), &state.style);
     parts.insert(0, Part::new(9, name, Ink::Strong));
     parts.insert(1, Part::new(7, header::process(server, &state.style), Ink::Plain));
-    let verdict = state.shown.ranked.iter().find(|one| one.id == server.id).map(|one| one.state);
+    let verdict = state.shown.ranked.iter().find(|one| one.id == server.id).and_then(Ranked::certain);
     match verdict {
         Some(verdict) if header::is_sick(verdict) => {
             parts.insert(1, Part::new(9, header::word(verdict), Ink::Alarm));

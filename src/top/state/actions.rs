@@ -110,7 +110,7 @@ impl State {
 
     pub(super) fn show_view(&mut self, view: View) {
         self.choice.show(view);
-        self.refresh_rows();
+        self.refresh();
     }
 
     /// Narrows the view to one server after the other, then to none.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::State;
+use super::record::Figures;
 use super::shown::Read;
 use crate::history::Incident;
 use crate::model::{Interval, ServerId, neighbours};
@@ -27,20 +28,13 @@ impl State {
         if figures.m.span.duration.is_zero() {
             return None;
         }
-        // What is shown may be a part of a longer time.
-        let longer = |recent: Interval| {
-            let (in_flight, servers) = (figures.m.in_flight.clone(), figures.m.servers.clone());
-            let whole_disks = figures.m.whole_disks.clone();
-            (recent.span.duration > figures.m.span.duration)
-                .then(|| Arc::new(Interval { in_flight, servers, whole_disks, ..recent }))
-        };
         let (recent, since_hang) = match self.choice.cumulative {
             true => (None, None),
             false => {
-                let recent = self.record.past.recent(figures.tick, READ_OVER).and_then(longer);
+                let recent = self.recent(figures);
                 match self.record.past.recent_since_hang(figures.tick, READ_OVER) {
                     None => (recent.clone(), recent),
-                    Some(since_hang) => (recent, longer(since_hang)),
+                    Some(since_hang) => (recent, longer(since_hang, figures)),
                 }
             }
         };
@@ -53,12 +47,17 @@ impl State {
         let duration = |m: &Option<Arc<Interval>>| m.as_ref().map(|m| m.span.duration);
         Some(Read {
             sentences,
-            sentences_over: duration(&since_hang),
+            sentences_over: duration(&since_hang).filter(|_| !self.tells_incidents()),
             devices_over: duration(&recent).unwrap_or(figures.m.span.duration),
             devices_are_recent: recent.is_some(),
             devices,
             nobody,
         })
+    }
+
+    /// What is shown may be a part of a longer time; None: it is not.
+    fn recent(&self, figures: &Figures) -> Option<Arc<Interval>> {
+        self.record.past.recent(figures.tick, READ_OVER).and_then(|recent| longer(recent, figures))
     }
 
     fn sentence_options(&self) -> render::Options {
@@ -76,7 +75,14 @@ impl State {
         let standing = self.record.standing.iter().filter(|_| self.record.paused.is_none());
         let failing = standing.filter(|of| of.state == verdict::State::Failing).map(|of| of.pid).collect();
         let options = render::Options { failing, ..self.sentence_options() };
-        ranked(&figures.m, &options).into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()
+        let recent = (!self.choice.cumulative).then(|| self.recent(figures)).flatten();
+        let m = recent.as_deref().unwrap_or(&figures.m);
+        ranked(m, &options).into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()
+    }
+
+    /// The log has incidents above it, and not what the last seconds say.
+    fn tells_incidents(&self) -> bool {
+        self.choice.view == View::Log && !self.shown.incidents.is_empty()
     }
 
     /// Those of the servers in scope that had begun by the time that is shown, the newest first.
@@ -94,11 +100,11 @@ impl State {
 
     fn sentences(&self, m: &Interval, servers: &[ServerId]) -> Vec<Sentence> {
         let options = self.sentence_options();
-        if self.choice.view == View::Log && !self.shown.incidents.is_empty() {
-            return self.shown.incidents.clone();
+        let mut sentences: Vec<Sentence> = reading::lost(m, &options);
+        if self.tells_incidents() {
+            sentences.extend(self.shown.incidents.iter().cloned());
+            return sentences;
         }
-        let mut sentences: Vec<Sentence> = Vec::new();
-        sentences.extend(reading::lost(m, &options));
         // Those that do most, first.
         let busy =
             |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();
@@ -117,4 +123,12 @@ impl State {
         sentences.sort_by_key(|said| said.paint != Paint::Error);
         sentences
     }
+}
+
+/// The longer time, with what is so now.
+fn longer(recent: Interval, figures: &Figures) -> Option<Arc<Interval>> {
+    let (in_flight, servers) = (figures.m.in_flight.clone(), figures.m.servers.clone());
+    let whole_disks = figures.m.whole_disks.clone();
+    (recent.span.duration > figures.m.span.duration)
+        .then(|| Arc::new(Interval { in_flight, servers, whole_disks, ..recent }))
 }

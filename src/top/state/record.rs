@@ -100,6 +100,7 @@ impl Record {
     pub(super) fn begin_session(&mut self) -> bool {
         if self.latest.take().is_some() {
             self.session.leave_gap();
+            self.past.incidents.leave_gap();
         }
         self.base.take().is_some()
     }
