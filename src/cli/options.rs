@@ -54,8 +54,9 @@ pub struct TargetArgs {
     pub all: bool,
     /// The servers of this engine: mysql, postgres, etcd, …
     ///
-    /// mysql, mariadb, postgres, etcd, redis or valkey; several with commas between them. A server is known
-    /// by the name of its main thread, which docs/engines.md lists, or by that of its executable.
+    /// mysql, mariadb, postgres, etcd, redis, valkey, kafka or zookeeper; several with commas between them. A
+    /// server is known by the name of its main thread, which docs/engines.md lists, by that of its executable
+    /// or, of a Java program that runs already, by its main class.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub engine: Vec<String>,
     /// A profile of your own for an engine

@@ -35,10 +35,11 @@ const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
 
 /// Shows which files database servers sync, how long it takes, what hangs.
 ///
-/// Traces the sync calls of MySQL, MariaDB, PostgreSQL, etcd, Redis, Valkey and others: which files, how
-/// often, how long, what failed, what is stuck. Without an action, shows them live, as `top` does for
-/// processes; `fsynctop once` measures for a while and prints. Attaches to the servers that run, changes
-/// nothing in them, and detaches when it ends. Needs root, or the capabilities that `fsynctop check` names.
+/// Traces the sync calls of MySQL, MariaDB, PostgreSQL, etcd, Redis, Valkey, Kafka, ZooKeeper and others:
+/// which files, how often, how long, what failed, what is stuck. Without an action, shows them live, as `top`
+/// does for processes; `fsynctop once` measures for a while and prints. Attaches to the servers that run,
+/// changes nothing in them, and detaches when it ends. Needs root, or the capabilities that `fsynctop check`
+/// names.
 #[derive(Debug, Parser)]
 #[command(
     version,

@@ -38,7 +38,7 @@ fn said() -> Vec<(&'static str, String)> {
     let syncs = Op::SYNCS.map(Op::name);
     let [counting, _] = engines(has_counters);
     // Those that have processes of their own.
-    let [engines, engine_names] = engines(|engine| !engine.commands.is_empty());
+    let [engines, engine_names] = engines(|engine| engine.has_processes());
     let buckets: Vec<f64> = Buckets::default().seconds().collect();
     let history = history::Options::default();
     let kept = history.length.as_secs_f64();

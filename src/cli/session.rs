@@ -22,6 +22,7 @@ use crate::probe::{
 use crate::sampler::Sampler;
 use crate::server::who::executables;
 use crate::server::who::filter::{FilterError, TargetFilter};
+use crate::server::who::main_class::{self, LAUNCHER};
 use crate::server::who::naming;
 use crate::server::who::processes::{self, ThreadGroup, Unseen};
 use crate::server::who::selection::Selection;
@@ -129,19 +130,20 @@ pub(crate) fn rules(engines: Arc<Engines>, file: Option<&Path>) -> anyhow::Resul
     Ok(Arc::new(Rules::of_engines(engines, file).map_err(bad_configuration)?))
 }
 
-/// The servers of the engines that were asked for, or else of those that are meant by default.
+/// The servers of the engines that were asked for, or else of those that are meant by default. Those that are
+/// known by their main class are found by number, as they run now.
 fn servers(
     arguments: &TargetArgs,
-    engines: &Engines,
+    engines: &Arc<Engines>,
     by_default: fn(&Engine) -> bool,
-) -> anyhow::Result<TargetFilter> {
+) -> anyhow::Result<Vec<TargetFilter>> {
     let mut servers = Vec::new();
     for name in &arguments.engine {
         let Some(engine) = engines.called(name) else {
             let message = format!("there is no engine {name:?}: there are {}", engines.names());
             return Err(bad_configuration(message).into());
         };
-        if engine.commands.is_empty() {
+        if !engine.has_processes() {
             let message = format!(
                 "{} is a library, and its databases are part of other programs: select those by --pid or --comm",
                 engine.title
@@ -153,7 +155,20 @@ fn servers(
     if arguments.engine.is_empty() {
         servers.extend(engines.with_processes().filter(|engine| by_default(engine)).cloned());
     }
-    Ok(TargetFilter::Servers(servers))
+    let running = main_class::running(engines, &servers);
+    if running.is_empty() && servers.iter().all(|engine| engine.commands.is_empty()) {
+        let message = format!(
+            "there is no {} now, and one that comes later is called {LAUNCHER} like any Java program: start it first, or \
+             trace them all with --comm {LAUNCHER}",
+            Selection::new(engines.clone(), vec![TargetFilter::Servers(servers)]).name()
+        );
+        return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+    }
+    let mut filters = vec![TargetFilter::Servers(servers)];
+    if !running.is_empty() {
+        filters.push(TargetFilter::Pids(running));
+    }
+    Ok(filters)
 }
 
 /// What the arguments select; by default the servers of all engines.
@@ -187,7 +202,7 @@ pub(crate) fn selection_of(
         filters.push(TargetFilter::All);
     }
     if filters.is_empty() || !arguments.engine.is_empty() {
-        filters.push(servers(arguments, engines, by_default)?);
+        filters.extend(servers(arguments, engines, by_default)?);
     }
     Ok(Selection::new(engines.clone(), filters))
 }
@@ -382,7 +397,10 @@ mod tests {
             engine: engines.iter().map(|&name| name.to_owned()).collect(),
             ..TargetArgs::default()
         };
-        assert_eq!(names(&of(&[])), "server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
+        assert_eq!(
+            names(&of(&[])),
+            "server of MySQL, MariaDB, PostgreSQL, etcd, Redis, Valkey, Kafka or ZooKeeper"
+        );
         assert_eq!(names(&of(&["postgres", "etcd"])), "server of PostgreSQL or etcd");
         let with_another = TargetArgs { comm: vec!["dd".into()], ..of(&["etcd"]) };
         assert_eq!(selected(&with_another).unwrap().describe(), "a process called dd or a server of etcd");

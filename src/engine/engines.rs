@@ -1,5 +1,6 @@
 //! All engines that are known: the user's own profiles, then those that come with the program.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -11,13 +12,15 @@ use crate::model::Engine;
 
 /// In the order in which their rules are tried where it is not known which engine a process is. A database
 /// of RocksDB or SQLite may be part of any program, so their rules, of the most general names, come last.
-const PROFILES: [&str; 8] = [
+const PROFILES: [&str; 10] = [
     include_str!("profiles/mysql.toml"),
     include_str!("profiles/mariadb.toml"),
     include_str!("profiles/postgres.toml"),
     include_str!("profiles/etcd.toml"),
     include_str!("profiles/redis.toml"),
     include_str!("profiles/valkey.toml"),
+    include_str!("profiles/kafka.toml"),
+    include_str!("profiles/zookeeper.toml"),
     include_str!("profiles/rocksdb.toml"),
     include_str!("profiles/sqlite.toml"),
 ];
@@ -112,6 +115,13 @@ impl Engines {
         self.profiles.iter().find(has).map(|profile| profile.engine.clone())
     }
 
+    /// The engine of a Java process by a word of its command line, which is its own choice as well.
+    pub(crate) fn by_main_class(&self, command_line: &[OsString]) -> Option<Arc<Engine>> {
+        let is_a_word = |class: &String| command_line.iter().skip(1).any(|word| word == class.as_str());
+        let has = |profile: &&Profile| profile.engine.main_classes.iter().any(is_a_word);
+        self.profiles.iter().find(has).map(|profile| profile.engine.clone())
+    }
+
     /// From now on a process of this name is this engine's.
     pub(crate) fn add_command(&mut self, engine: &str, command: &str) {
         let profile = self.profiles.iter_mut().find(|profile| profile.engine.name == engine);
@@ -132,7 +142,7 @@ impl Engines {
 
     /// Those that have processes of their own.
     pub(crate) fn with_processes(&self) -> impl Iterator<Item = &Arc<Engine>> {
-        self.profiles.iter().map(|profile| &profile.engine).filter(|engine| !engine.commands.is_empty())
+        self.profiles.iter().map(|profile| &profile.engine).filter(|engine| engine.has_processes())
     }
 
     /// "mysql, mariadb, postgres".

@@ -42,6 +42,7 @@ fn an_engine_is_known_by_its_command_and_better_by_its_version() {
         ("redis-server", Some("Redis 7.0.15"), Some("redis")),
         ("valkey-server", None, Some("valkey")),
         ("sqlite3", None, None),
+        ("java", None, None),
         ("", None, None),
         ("postgres ", None, None),
     ] {
@@ -76,7 +77,7 @@ fn the_rules_of_an_engine_hold_for_its_servers_alone() {
         assert!(number(Some(engine), Role::Redo) > 2 && number(Some(engine), Role::EngineData) > 3);
         assert_eq!((number(Some(engine), Role::Wal), number(Some(engine), Role::Sst)), (0, 0));
     }
-    for engine in ["postgres", "etcd", "redis", "valkey", "rocksdb", "sqlite"] {
+    for engine in ["postgres", "etcd", "redis", "valkey", "kafka", "zookeeper", "rocksdb", "sqlite"] {
         assert_eq!(number(Some(engine), Role::Redo), 0, "{engine}");
     }
     assert_eq!(number(Some("valkey"), Role::Aof), number(Some("redis"), Role::Aof));
@@ -143,6 +144,10 @@ fn a_mistake_in_a_profile_is_named_with_its_line() {
         (
             "name = \"x\"\ntitle = \"x\"\ncommands = [\"a\", \"b\", \"c\", \"d\",\n\"e\"]\n",
             "0.toml:4: an engine has at most 4 commands",
+        ),
+        (
+            "name = \"x\"\ntitle = \"x\"\nmain_classes = [\n\"libs/Main.jar\"]\n",
+            "0.toml:4: a main class is a name with its packages",
         ),
         (
             "name = \"x\"\ntitle = \"x\"\nrules_of = [\"nobody\"]\n",

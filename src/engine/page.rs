@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::engines::{Engines, MOST_OF_A_USER};
-use super::profile::{COMM_LENGTH, LONGEST_NAME, MOST_COMMANDS, Profile};
+use super::profile::{COMM_LENGTH, LONGEST_CLASS, LONGEST_NAME, MOST_COMMANDS, Profile};
 use super::rule::MOST_RULES;
 use super::source::LARGEST;
 use crate::model::fixture::assert_expected;
@@ -26,6 +26,10 @@ A process is an engine's by the name of its main thread, which any process can g
 product, as those of MySQL and MariaDB do, that decides \
 by which rules its files get their roles. `--engine` selects by these names alone: a MariaDB that runs as `mysqld`, as those \
 before 10.5 do, is found by `--engine mysql`.
+
+Every Java program runs as `java`. Such an engine is known by its main class, a word of the command line that is as easy to \
+forge, and by default those of its servers are found that ran when fsynctop began. `--comm java` traces one that is started \
+later, and beside it every other Java program, each under what it is.
 
 ";
 
@@ -48,7 +52,8 @@ const KEYS: &str = "\
 | `name` | (required) what `--engine` and JSON call it: up to LONGEST_NAME lower-case letters, digits and underscores |
 | `title` | (required) what sentences call it |
 | `about` | a sentence or two. Like `[[setting]]`, `[[counter]]` and `[[other]]`, it only feeds this page: nothing acts on it, nor on yours |
-| `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to MOST_COMMANDS names of up to COMM_LENGTH bytes. Without any, it is a library, and its rules hold in every process that is no other engine's |
+| `commands` | what the main threads of its servers are called, as /proc/PID/comm has it: up to MOST_COMMANDS names of up to COMM_LENGTH bytes. Without any, and without `main_classes`, it is a library, and its rules hold in every process that is no other engine's |
+| `main_classes` | of servers that run as `java`: the classes they are started with, up to MOST_COMMANDS names of up to LONGEST_CLASS bytes, one of which is a word of their command line |
 | `processes` | `\"alone\"` (the default): each process is a server. `\"children\"`: a process is one server with those of its children that run the same executable. `\"children_in_datadir\"`: the same, and all of them work in the data directory, by which one that has lost its parent is still known |
 | `datadir` | `\"working_directory\"`: the server makes its data directory its working directory |
 | `serial` | the logs that commits wait for, in the order of a commit, each synced one call at a time: roles among SERIAL_ROLES |
@@ -63,7 +68,7 @@ const KEYS: &str = "\
 
 Which rules are tried for a file: your own (`--roles`), then, if the server's engine is known, those of that engine \
 alone, its own before those it shares. Of any other process (`--pid`, `--comm`, `--all`) the rules of all engines are \
-tried: your profiles' first, then InnoDB's, PostgreSQL's, etcd's, Redis', RocksDB's and SQLite's, but for those with \
+tried: your profiles' first, then InnoDB's, PostgreSQL's, etcd's, Redis', Kafka's, ZooKeeper's, RocksDB's and SQLite's, but for those with \
 `guess = false`.
 ";
 
@@ -78,7 +83,7 @@ fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 
 fn summary(page: &mut String, profile: &Profile) {
     let engine = &profile.engine;
-    let processes = match (engine.commands.is_empty(), engine.processes) {
+    let processes = match (!engine.has_processes(), engine.processes) {
         (true, _) => "part of any program",
         (false, Processes::Alone) => "a process",
         (false, Processes::Children | Processes::ChildrenInDatadir) => "a process with its children",
@@ -88,7 +93,7 @@ fn summary(page: &mut String, profile: &Profile) {
         "| {} | `{}` | {} | {processes} | {} |",
         engine.title,
         engine.name,
-        names(engine.commands.iter().map(String::as_str)),
+        names(engine.commands.iter().chain(&engine.main_classes).map(String::as_str)),
         names(engine.serial.iter().map(|role| role.name())),
     );
 }
@@ -180,6 +185,7 @@ fn page() -> String {
         ("MOST_RULES", MOST_RULES.to_string()),
         ("LONGEST_NAME", LONGEST_NAME.to_string()),
         ("MOST_COMMANDS", MOST_COMMANDS.to_string()),
+        ("LONGEST_CLASS", LONGEST_CLASS.to_string()),
         ("COMM_LENGTH", COMM_LENGTH.to_string()),
     ];
     let how_to = format!("{HOW_TO}{EXAMPLE}{KEYS}");

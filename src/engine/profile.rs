@@ -17,6 +17,8 @@ pub(super) const COMM_LENGTH: usize = 15;
 /// Names of one engine's processes.
 pub(super) const MOST_COMMANDS: usize = 4;
 pub(super) const LONGEST_NAME: usize = 32;
+/// As long as the name of a class with its packages may sensibly be.
+pub(super) const LONGEST_CLASS: usize = 128;
 /// A title.
 const LONGEST_TITLE: usize = 64;
 
@@ -96,6 +98,8 @@ struct ProfileText {
     #[serde(default)]
     commands: Vec<Spanned<String>>,
     #[serde(default)]
+    main_classes: Vec<Spanned<String>>,
+    #[serde(default)]
     processes: Processes,
     #[serde(default)]
     datadir: Datadir,
@@ -127,10 +131,13 @@ impl Profile {
         let profile: ProfileText = toml::from_str(text).map_err(|error| source::complaint(&error))?;
         let name = valid_name(profile.name)?;
         let title = valid_text(profile.title)?;
-        if let Some(one) = profile.commands.get(MOST_COMMANDS) {
-            return Err((one.span().start, format!("an engine has at most {MOST_COMMANDS} commands")));
+        for (names, what) in [(&profile.commands, "commands"), (&profile.main_classes, "main classes")] {
+            if let Some(one) = names.get(MOST_COMMANDS) {
+                return Err((one.span().start, format!("an engine has at most {MOST_COMMANDS} {what}")));
+            }
         }
         let commands = profile.commands.into_iter().map(valid_command).collect::<Result<Vec<_>, _>>()?;
+        let main_classes = profile.main_classes.into_iter().map(valid_class).collect::<Result<_, _>>()?;
         let rules = rule::of_profile(profile.rule, check)?;
         let mut roles: BTreeSet<Role> = rules.iter().map(|rule| rule.role).collect();
         let mut rules_of = Vec::new();
@@ -160,6 +167,7 @@ impl Profile {
             name,
             title,
             commands,
+            main_classes,
             processes: profile.processes,
             datadir: profile.datadir,
             serial,
@@ -231,4 +239,14 @@ fn valid_command(command: Spanned<String>) -> Result<String, Complaint> {
         return Err((command.span().start, message));
     }
     Ok(command.into_inner())
+}
+
+fn valid_class(class: Spanned<String>) -> Result<String, Complaint> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'$');
+    let name = class.as_ref();
+    if !(1..=LONGEST_CLASS).contains(&name.len()) || !name.bytes().all(is_part) {
+        let message = format!("a main class is a name with its packages, of up to {LONGEST_CLASS} bytes");
+        return Err((class.span().start, message));
+    }
+    Ok(class.into_inner())
 }

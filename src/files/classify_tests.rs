@@ -511,6 +511,77 @@ fn names_of_redis_and_valkey_have_their_roles() {
     }
 }
 
+/// As Kafka 4.1 syncs them (transactions, compaction, snapshots of the metadata, an orderly end), and what it
+/// renames before it deletes it.
+#[test]
+fn names_of_kafka_have_their_roles() {
+    use Role::*;
+    for engine in [Some("kafka"), None] {
+        for (name, expected) in [
+            ("__cluster_metadata-0/00000000000000000000.log", Wal),
+            ("__cluster_metadata-0/00000000000000001204.log.deleted", Wal),
+            ("__cluster_metadata-0/00000000000000000083-0000000001.checkpoint", Snapshot),
+            ("__cluster_metadata-0/00000000000000000083-0000000001-4711.checkpoint.part", Snapshot),
+            ("__cluster_metadata-0/00000000000000000083.snapshot", Snapshot),
+            ("__cluster_metadata-0/00000000000000000000.timeindex", Data),
+            ("__cluster_metadata-0/quorum-state.tmp", ReplicationMetadata),
+            ("__cluster_metadata-0/partition.metadata.tmp", ReplicationMetadata),
+            ("orders-0/00000000000000000000.log", Data),
+            ("orders-11/00000000000000000618.index", Data),
+            ("orders-11/00000000000000000618.txnindex", Data),
+            ("orders-0/00000000000000000206.snapshot", Snapshot),
+            ("orders-0.5b1d-delete/00000000000000000206.snapshot.deleted", Snapshot),
+            ("__consumer_offsets-3/00000000000000000000.log.cleaned", Data),
+            ("__consumer_offsets-3/00000000000000000000.timeindex.swap", Data),
+            ("orders-0/leader-epoch-checkpoint.tmp", ReplicationMetadata),
+            ("recovery-point-offset-checkpoint.tmp", ReplicationMetadata),
+            ("replication-offset-checkpoint", ReplicationMetadata),
+            ("log-start-offset-checkpoint.tmp", ReplicationMetadata),
+            ("cleaner-offset-checkpoint.tmp", ReplicationMetadata),
+            (".kafka_cleanshutdown", Other),
+            (".lock", Other),
+            ("orders-0/00000000000000000206.log.bak", Other),
+            ("orders-0/quorum", Other),
+        ] {
+            let role = role_for(engine, name.as_bytes(), &Settings::default(), None);
+            assert_eq!(role, expected, "{engine:?} {name}");
+        }
+    }
+    let role = |engine, name: &str| role_for(engine, name.as_bytes(), &Settings::default(), None);
+    for name in ["meta.properties.tmp", "bootstrap.checkpoint"] {
+        assert_eq!((role(Some("kafka"), name), role(None, name)), (ReplicationMetadata, Other), "{name}");
+    }
+    // Of RocksDB, in which Kafka Streams keeps its state; a broker has none.
+    for name in ["rocksdb/000014.log", "00000000000000000.log"] {
+        assert_eq!((role(None, name), role(Some("kafka"), name)), (Wal, Other), "{name}");
+    }
+}
+
+/// As ZooKeeper 3.9 syncs them, and its snapshots, which it only writes.
+#[test]
+fn names_of_zookeeper_have_their_roles() {
+    use Role::*;
+    for engine in [Some("zookeeper"), None] {
+        for (name, expected) in [
+            ("version-2/log.1", Wal),
+            ("/fast/version-2/log.1000001bc", Wal),
+            ("version-2/snapshot.0", Snapshot),
+            ("version-2/snapshot.1000001ba.tmp", Snapshot),
+            ("version-2/snapshot.1000001ba.snappy", Snapshot),
+            ("version-2/currentEpoch.tmp", ReplicationMetadata),
+            ("version-2/acceptedEpoch", ReplicationMetadata),
+            ("version-2/log.x", Other),
+            ("version-2/log.1.gz", Other),
+            ("version-3/log.1", Other),
+            ("log.1000001bc", Other),
+            ("myid", Other),
+        ] {
+            let role = role_for(engine, name.as_bytes(), &Settings::default(), None);
+            assert_eq!(role, expected, "{engine:?} {name}");
+        }
+    }
+}
+
 /// As RocksDB 7.8 and SQLite 3.40 sync them, in a process that is no engine's.
 #[test]
 fn files_of_libraries_have_their_roles_in_any_other_process() {

@@ -16,6 +16,9 @@ pub struct Engine {
     pub title: String,
     /// What the main threads of its processes are called; none for a library, which any process may have.
     pub commands: Vec<String>,
+    /// Of an engine whose processes are Java's: the classes that they are started with.
+    #[serde(default)]
+    pub main_classes: Vec<String>,
     pub processes: Processes,
     pub datadir: Datadir,
     /// The logs that a commit waits for, in the order of a commit. The engine syncs each of them one call at
@@ -137,6 +140,11 @@ impl Words {
 }
 
 impl Engine {
+    /// It is no library.
+    pub(crate) fn has_processes(&self) -> bool {
+        !self.commands.is_empty() || !self.main_classes.is_empty()
+    }
+
     /// A server is a process with its children.
     pub(crate) fn is_several(&self) -> bool {
         self.processes.are_several()

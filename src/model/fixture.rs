@@ -101,6 +101,7 @@ pub fn engine(comm: &str) -> Option<Arc<Engine>> {
             name: name.into(),
             title: title.into(),
             commands: Vec::new(),
+            main_classes: Vec::new(),
             processes: Processes::Alone,
             datadir: Datadir::Settings,
             serial: vec![Role::Redo, Role::Binlog],

@@ -121,6 +121,13 @@ impl Server {
         self.version.is_some() || self.engine.as_deref().is_some_and(is_other)
     }
 
+    /// What it is, where its command does not say so: its version or, as every Java program is called alike,
+    /// its engine.
+    pub(crate) fn product(&self) -> Option<&str> {
+        let of_java = self.engine.as_deref().filter(|engine| !engine.main_classes.is_empty());
+        self.version.as_deref().or(of_java.map(|engine| engine.title.as_str()))
+    }
+
     /// The logs that its commits wait for, in their order; none where its engine is not known.
     pub(crate) fn logs(&self) -> &[Role] {
         self.engine.as_deref().map_or(&[], |engine| &engine.serial)

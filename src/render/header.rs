@@ -86,7 +86,7 @@ fn describe(server: &Server, style: &Style, parts: &mut Vec<String>) {
     let is_in_process = process.is_some() && *server.name == *server.comm;
     parts.extend((!is_in_process).then(|| style.escaped_name(&server.name)));
     parts.extend(process);
-    parts.extend(server.version.as_ref().map(escaped));
+    parts.extend(server.product().map(|product| style.name(product.as_bytes())));
     parts.extend(server.container.as_ref().map(|name| format!("container {}", escaped(name))));
     let ports: Vec<String> = server.ports.iter().map(u16::to_string).collect();
     match (ports.as_slice(), &server.socket) {

@@ -18,7 +18,7 @@ use crate::server::what::open_log::OpenLog;
 use crate::server::what::roles::Roles;
 use crate::server::what::settings::{Bounds, Settings};
 use crate::server::what::{container, known_by, version};
-use crate::server::who::{instances, listening, processes, proof};
+use crate::server::who::{instances, listening, main_class, processes, proof};
 use crate::text::escape;
 
 /// How many of a server's descriptors are looked at: it opens its sockets and its redo log early.
@@ -80,7 +80,9 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
     let over = || limit.is_over();
     let root = Root::of_process(proc_root, pid).ok();
     let version = version::of_process(proc_root, pid, &over);
-    server.engine = roles.engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref());
+    server.engine = roles
+        .engine(&server.comm, version.as_ref().map(ToString::to_string).as_deref())
+        .or_else(|| main_class::engine_of(proc_root, &roles.engines(), pid, &server.comm));
     let adapter = adapters::of_process(version.as_ref(), server.engine.as_deref());
     let process = Process {
         proc_root,
@@ -160,7 +162,7 @@ pub fn describe(proc_root: &Path, id: ServerId, roles: &dyn Roles) -> (Server, S
 pub fn in_words(server: &Server) -> String {
     let name = Some(escape(server.comm.trim().as_bytes())).filter(|name| !name.is_empty());
     let mut parts = vec![format!("{} {}", name.as_deref().unwrap_or("process"), server.id.pid)];
-    parts.extend(server.version.clone());
+    parts.extend(server.product().map(str::to_owned));
     parts.extend(server.datadir.as_ref().map(|path| escape(path.as_os_str().as_encoded_bytes())));
     parts.extend(server.container.as_ref().map(|name| format!("container {}", escape(name.as_bytes()))));
     if let (Some(filesystem), Some(device)) = (&server.filesystem, &server.device) {

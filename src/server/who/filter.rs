@@ -238,7 +238,10 @@ mod tests {
         for name in names.iter().chain(&["redis-server", "valkey-server"]) {
             assert!(servers.names().contains(name.as_bytes()), "{name}");
         }
-        assert_eq!(servers.describe(), "a server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
+        assert_eq!(
+            servers.describe(),
+            "a server of MySQL, MariaDB, PostgreSQL, etcd, Redis, Valkey, Kafka or ZooKeeper"
+        );
         let two = TargetFilter::comms(&["mysqld".into(), "mariadbd".into()]).unwrap();
         assert_eq!(two.describe(), "a process called mysqld or mariadbd");
     }

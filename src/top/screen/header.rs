@@ -101,8 +101,8 @@ fn server_parts(server: &Server, state: &State) -> Vec<Part> {
     let escaped = |text: &String| state.style.name(text.as_bytes());
     let mut parts = Vec::new();
     let mut push = |rank, text: String| parts.push(Part::new(rank, text, Ink::Plain));
-    if let Some(version) = &server.version {
-        push(5, escaped(version));
+    if let Some(product) = server.product() {
+        push(5, state.style.name(product.as_bytes()));
     }
     if let Some(container) = &server.container {
         push(3, format!("container {}", escaped(container)));
