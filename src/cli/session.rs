@@ -155,11 +155,17 @@ fn servers(
     if arguments.engine.is_empty() {
         servers.extend(engines.with_processes().filter(|engine| by_default(engine)).cloned());
     }
-    let running = main_class::running(engines, &servers);
+    let (running, unknown) = main_class::running(engines, &servers);
+    if unknown > 0 {
+        eprintln!(
+            "fsynctop: warning: {unknown} Java processes could not be looked at: a server among them is not traced \
+             without --pid"
+        );
+    }
     if running.is_empty() && servers.iter().all(|engine| engine.commands.is_empty()) {
         let message = format!(
             "there is no {} now, and one that comes later is called {LAUNCHER} like any Java program: start it first, or \
-             trace them all with --comm {LAUNCHER}",
+             trace all of them with --comm {LAUNCHER}",
             Selection::new(engines.clone(), vec![TargetFilter::Servers(servers)]).name()
         );
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());

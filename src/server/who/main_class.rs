@@ -1,19 +1,23 @@
 //! Servers whose processes are all called `java`: known by the class that each was started with.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::processes;
+use super::{owner, processes};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::linux::blocking::Threads;
-use crate::model::Engine;
+use crate::model::{Engine, Owner};
 use crate::server::what::launch::Launch;
 
 /// What the launcher of every Java program calls its process.
 pub(crate) const LAUNCHER: &str = "java";
 
+/// Of one owner as many as this are found, and of all together, services first.
+const MOST_OF_ONE: usize = 64;
+const MOST: usize = 1_024;
 /// A process that keeps its command line from being read is passed over.
 static THREADS: Threads = Threads::new("main-class", 8);
 const TIMEOUT: Duration = Duration::from_millis(250);
@@ -31,20 +35,35 @@ pub(in crate::server) fn engine_of(
     engines.by_main_class(&Launch::read(proc_root, pid, &[])?.command_line)
 }
 
-/// The processes that are servers of these engines now.
-pub(crate) fn running(engines: &Arc<Engines>, of: &[Arc<Engine>]) -> Vec<u32> {
+/// The processes that are servers of these engines now, and how many Java processes may be, which are not
+/// among them.
+pub(crate) fn running(engines: &Arc<Engines>, of: &[Arc<Engine>]) -> (Vec<u32>, usize) {
     if of.iter().all(|engine| engine.main_classes.is_empty()) {
-        return Vec::new();
+        return (Vec::new(), 0);
     }
     let proc_root = Path::new(PROC);
     let is_java = |&pid: &u32| processes::comm(proc_root, pid).is_some_and(|comm| comm == LAUNCHER);
-    let pids: Vec<u32> = processes::all_pids(proc_root).filter(is_java).collect();
-    let engines = engines.clone();
-    let (found, _) = THREADS.for_each(pids, TIMEOUT, move |&pid, emit| {
-        emit(engine_of(Path::new(PROC), &engines, pid, LAUNCHER).map(|engine| (pid, engine)));
-    });
-    let is_asked = |engine: &Arc<Engine>| of.iter().any(|one| one.name == engine.name);
-    found.into_iter().filter(|(_, engine)| is_asked(engine)).map(|(pid, _)| pid).collect()
+    // After the first few that hang no other of the list is asked, so each owner has a list, services first.
+    let mut by_owner: BTreeMap<Owner, Vec<u32>> = BTreeMap::new();
+    for pid in processes::all_pids(proc_root).filter(is_java) {
+        by_owner.entry(owner::of_process(proc_root, pid)).or_default().push(pid);
+    }
+    let (mut running, mut silent) = (Vec::new(), 0);
+    for pids in by_owner.into_values() {
+        let engines = engines.clone();
+        let (found, hung) = THREADS.for_each(pids, TIMEOUT, move |&pid, emit| {
+            emit(engine_of(Path::new(PROC), &engines, pid, LAUNCHER).map(|engine| (pid, engine)));
+        });
+        let is_asked = |engine: &Arc<Engine>| of.iter().any(|one| one.name == engine.name);
+        let mut found: Vec<u32> =
+            found.into_iter().filter(|(_, engine)| is_asked(engine)).map(|(pid, _)| pid).collect();
+        silent += hung + found.len().saturating_sub(MOST_OF_ONE);
+        found.truncate(MOST_OF_ONE);
+        running.extend(found);
+    }
+    silent += running.len().saturating_sub(MOST);
+    running.truncate(MOST);
+    (running, silent)
 }
 
 #[cfg(test)]
