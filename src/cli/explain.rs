@@ -307,7 +307,8 @@ fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
     let text = match arguments.output {
         ExplainOutput::Table => {
             let standing = Standing::ask(Path::new(remote::SOCKET));
-            page::page(explanation, &style) + &standing.text(&explanation.measurement.servers, &style)
+            page::page(explanation, &style, arguments.trace.verbose)
+                + &standing.text(&explanation.measurement.servers, &style)
         }
         ExplainOutput::Json => json::json(explanation)?,
     };

@@ -98,6 +98,8 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = TRACING)]
     pub attach: Attach,
     /// Also print what libbpf and the verifier said while attaching
+    ///
+    /// With `explain`, the equations as well.
     #[arg(short, long, help_heading = TRACING)]
     pub verbose: bool,
     /// Rules of your own for the roles of files

@@ -109,7 +109,7 @@ fn no_page_says_that_cpus_are_short_and_that_more_connections_would_find_one() {
             for (redo, binlog) in [(2_000, 3_000), (2_000, 9_000)] {
                 let explanation =
                     explained(measurement(redo, binlog), &status, idle, waits(queued, committer));
-                let text = page::page(&explanation, &Style::default());
+                let text = page::page(&explanation, &Style::default(), true);
                 let is_short = text.contains("waiting for a free CPU");
                 let is_advised = text.contains("More connections would help");
                 assert!(!(is_short && is_advised), "{text}");
@@ -153,7 +153,7 @@ fn no_page_denies_what_it_says_of_commits() {
                         rows.for_each(|row| row.op = Op::DsyncWrite);
                     }
                     let explanation = explained(measurement, &status, Some(0.6), waits(10, 0));
-                    let text = page::page(&explanation, &Style::default());
+                    let text = page::page(&explanation, &Style::default(), true);
                     assert_agrees(&explanation, &text);
                     assert!(!(watched && text.contains("not seen here")), "{text}");
                     if method == "O_DSYNC" && trx_commit != "0" {

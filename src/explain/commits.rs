@@ -102,10 +102,10 @@ impl Throughput {
         }
     }
 
-    fn render(&self) -> String {
+    fn render(&self, equations: bool) -> String {
         match self {
-            Throughput::InnoDb(throughput) => innodb::render(throughput),
-            Throughput::Postgres(throughput) => postgres::render(throughput),
+            Throughput::InnoDb(throughput) => innodb::render(throughput, equations),
+            Throughput::Postgres(throughput) => postgres::render(throughput, equations),
         }
     }
 }
@@ -133,10 +133,11 @@ impl Commits {
         self.audit.iter().find(|finding| finding.standing == Standing::Broken)
     }
 
-    /// For the page: the factors of the throughput, and the advice that follows. Empty if it is not taken
-    /// apart.
-    pub(crate) fn throughput_in_words(&self) -> String {
-        let mut text = self.throughput.as_ref().map(Throughput::render).unwrap_or_default();
+    /// For the page: how many transactions there are and why, and the advice that follows. Empty if the
+    /// throughput is not taken apart. `equations`: with all factors.
+    pub(crate) fn throughput_in_words(&self, equations: bool) -> String {
+        let render = |throughput: &Throughput| throughput.render(equations);
+        let mut text = self.throughput.as_ref().map(render).unwrap_or_default();
         if let Some(alone) = &self.alone {
             text.push_str(&alone.in_words());
             text.push('\n');
@@ -157,6 +158,6 @@ impl Commits {
 
     /// All of it, one after the other.
     pub fn render(&self) -> String {
-        format!("{}\n{}", self.throughput_in_words(), self.audit_in_words())
+        format!("{}\n{}", self.throughput_in_words(true), self.audit_in_words())
     }
 }

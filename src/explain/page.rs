@@ -21,11 +21,12 @@ const OWN_WRITES: &str =
 /// Columns of the line below the first sentences.
 const RULE: usize = 60;
 
-const THROUGHPUT: &str = "Why transactions per second differ from syncs per second:";
+const THROUGHPUT: &str = "Why transactions per second differ from syncs per second";
 const WRITTEN: &str = "What was written:";
 const AUDIT: &str = "What the settings promise, and what was seen of it:";
 
-pub fn page(explanation: &Explanation, style: &Style) -> String {
+/// `equations`: with what the sentences are calculated from.
+pub fn page(explanation: &Explanation, style: &Style, equations: bool) -> String {
     let commits = explanation.commits.as_ref();
     let is_broken = commits.is_some_and(Commits::is_broken);
     let section = |heading: &str, text: String| {
@@ -36,8 +37,9 @@ pub fn page(explanation: &Explanation, style: &Style) -> String {
     let audit = commits.map(Commits::audit_in_words).filter(|text| !text.is_empty());
     let audit = audit.map(|text| section(AUDIT, text));
     let (first, later) = if is_broken { (audit, None) } else { (None, audit) };
-    let throughput = commits.map(Commits::throughput_in_words).filter(|text| !text.is_empty());
-    let throughput = throughput.map(|text| section(THROUGHPUT, text));
+    let throughput = commits.map(|commits| commits.throughput_in_words(equations));
+    let heading = format!("{THROUGHPUT}{}:", if equations { "" } else { " (-v: by factors)" });
+    let throughput = throughput.filter(|text| !text.is_empty()).map(|text| section(&heading, text));
 
     let options = Options { style: *style, ..Options::default() };
     let head = head::head(explanation, style);
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_matters_comes_first_and_each_table_the_greatest_first() {
-        let page = page(&explanation(), &Style::default());
+        let page = page(&explanation(), &Style::default(), true);
         let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("no {text:?} in\n{page}"));
         let order = [
             "Syncs are not the problem: the logs are at most 69 % busy.\n────",
@@ -354,7 +356,7 @@ mod tests {
         let advice = Advice { what: "Faster syncs would help most.".into(), because: "It is busy.".into() };
         let commits = Commits { advice: vec![advice], ..commits(&[]) };
         explanation.commits = Some(commits);
-        let page = page(&explanation, &Style::default());
+        let page = page(&explanation, &Style::default(), true);
         let first: Vec<&str> = page.lines().take(4).collect();
         assert!(first[0].starts_with("Syncs are the limit: the binary log is 100 % busy."), "{page}");
         assert!(
@@ -367,23 +369,23 @@ mod tests {
         let mut ended = self::explanation();
         let tablespace = ended.measurement.roles.iter_mut().find(|row| !row.role.is_serial()).unwrap();
         tablespace.stats.max = crate::model::Max { ns: 20_000_000_000, exact: true };
-        let text = super::page(&ended, &Style::default());
+        let text = super::page(&ended, &Style::default(), true);
         assert!(text.contains("hung for 20 s.\n") && !text.contains("not the problem"), "{text}");
         // Nothing is denied where calls were missed.
         let mut missed = self::explanation();
         missed.measurement.lost.preempted = 1;
-        let text = super::page(&missed, &Style::default());
+        let text = super::page(&missed, &Style::default(), true);
         assert!(text.starts_with("The logs are at most 69 % busy.\n"), "{text}");
         let hangs = fixture::in_flight(Role::Redo, "/d/x", std::time::Duration::from_secs(9));
         explanation.measurement.in_flight = vec![hangs];
-        let page = super::page(&explanation, &Style::default());
+        let page = super::page(&explanation, &Style::default(), true);
         assert!(page.starts_with("A sync of the redo log has hung for 9.0 s.\n"), "{page}");
     }
 
     #[test]
     fn what_could_not_be_written_comes_before_anything_else_and_is_in_the_json() {
         let mut explanation = explanation();
-        let first = |explanation: &Explanation| page(explanation, &Style::default());
+        let first = |explanation: &Explanation| page(explanation, &Style::default(), true);
         let json = |explanation: &Explanation| -> serde_json::Value {
             serde_json::from_str(&super::super::json::json(explanation).unwrap()).unwrap()
         };
@@ -426,7 +428,7 @@ mod tests {
         let json = |explanation: &Explanation| -> serde_json::Value {
             serde_json::from_str(&super::super::json::json(explanation).unwrap()).unwrap()
         };
-        let text = page(&explanation, &Style::default());
+        let text = page(&explanation, &Style::default(), true);
         assert!(!text.contains(WRITTEN) && json(&explanation).get("writes").is_none(), "{text}");
 
         let m = &mut explanation.measurement;
@@ -435,7 +437,7 @@ mod tests {
         let stats = Stats { count: 100, bytes: 1_024_000, ..Stats::default() };
         m.writes = vec![FileRow { op: Op::Write, stats, ..row }].into();
         m.write_roles = crate::model::roles_of(&m.writes);
-        let text = page(&explanation, &Style::default());
+        let text = page(&explanation, &Style::default(), true);
         let section = text.split("What was written:\n").nth(1).unwrap_or_else(|| panic!("{text}"));
         assert!(section.starts_with("All that was written of the redo log was synced:"), "{text}");
         let said = "1.0 MB were written in all, 1.0 bytes for each byte of the redo log.";
@@ -494,7 +496,7 @@ mod tests {
                 if !has_syncs {
                     explanation.waits = Account::default();
                 }
-                page(&explanation, &Style::default())
+                page(&explanation, &Style::default(), true)
             };
             let waits =
                 if has_syncs { "the traced syncs took" } else { "No sync of a traced process was seen" };
@@ -534,11 +536,11 @@ mod tests {
             unattributed: 0,
             writers: None,
         }];
-        let blamed = page(&explanation, &Style::default());
+        let blamed = page(&explanation, &Style::default(), true);
         assert!(blamed.contains("come from xtrabackup") && !blamed.contains("may be for"), "{blamed}");
         Arc::make_mut(&mut explanation.measurement.servers[0]).notes =
             vec![durability::REDO_BY_WRITES.into()];
-        let page = page(&explanation, &Style::default());
+        let page = page(&explanation, &Style::default(), true);
         assert!(!page.contains("come from xtrabackup"), "{page}");
         assert!(page.contains("may be for the server's own writes") && page.contains(OWN_WRITES), "{page}");
     }
@@ -550,14 +552,16 @@ mod tests {
         let hung =
             |seconds| fixture::in_flight(Role::Redo, "/d/redo", std::time::Duration::from_secs(seconds));
         explanation.measurement.in_flight = vec![hung(5), hung(4), hung(1)];
-        let page = page(&explanation, &Style::default());
+        let page = page(&explanation, &Style::default(), true);
         assert!(page.starts_with("2 operations have hung since before this began (redo, 5.0 s)"), "{page}");
     }
 
     #[test]
     fn a_window_without_syncs_says_so() {
         let explanation = Explanation { waits: Account::default(), ..explanation() };
-        assert!(page(&explanation, &Style::default()).starts_with("No sync of a traced process was seen"));
+        assert!(
+            page(&explanation, &Style::default(), true).starts_with("No sync of a traced process was seen")
+        );
     }
 
     #[test]
@@ -565,12 +569,12 @@ mod tests {
         let mut explanation = explanation();
         explanation.measurement.lost.unwatched = 3;
         let sentence = "The server also made data durable 3 times by calls that are not watched";
-        let text = page(&explanation, &Style::default());
+        let text = page(&explanation, &Style::default(), true);
         assert!(text.contains(sentence), "{text}");
         let json = super::super::json::json(&explanation).unwrap();
         assert!(json.contains("\"unwatched\":3"), "{json}");
         let idle = Explanation { waits: Account::default(), ..explanation };
-        let text = page(&idle, &Style::default());
+        let text = page(&idle, &Style::default(), true);
         assert!(text.contains("No sync of a traced process was seen") && text.contains(sentence), "{text}");
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Ranked {
     pub state: State,
     /// Nothing that was seen contradicts the state.
     is_certain: bool,
+    /// Something is in flight for too long, of whichever file.
+    hangs: bool,
     /// The share of the time in which its busiest log had a sync in flight.
     busy: f64,
     /// Nothing of it was counted.
@@ -32,6 +34,17 @@ impl Ranked {
     /// What can be said of how it stands.
     pub fn certain(&self) -> Option<State> {
         self.is_certain.then_some(self.state)
+    }
+
+    /// How much somebody wants to hear of it. How busy its log is counts by quarters: rows on a screen are not
+    /// to change places all the time.
+    pub fn weight(&self) -> (State, bool, u32) {
+        (self.severity(), self.hangs, (self.busy.min(1.0) * 4.0) as u32)
+    }
+
+    fn severity(&self) -> State {
+        // A slow log of a second is no reason to be the first.
+        if self.is_certain { self.state.max(State::Idle) } else { State::Idle }
     }
 }
 
@@ -65,16 +78,13 @@ pub(crate) fn ranked(m: &Interval, options: &Options) -> Vec<Ranked> {
         let is_quiet = !active.contains(&id) && matches!(state, State::Idle | State::Ok);
         let logs = m.logs_of(id);
         let busy = logs.values().map(|syncs| syncs.in_flight_mean(m.span.duration)).fold(0.0, f64::max);
-        Ranked { id, state, is_certain, busy, is_quiet }
+        Ranked { id, state, is_certain, hangs: hangs.contains(&id), busy, is_quiet }
     };
     let known = m.servers.iter().map(|server| server.id);
     let unknown = in_rows.iter().copied().filter(|&id| m.server(id).is_none());
     let mut ranked: Vec<Ranked> = known.chain(unknown).map(rank).collect();
     ranked.sort_by(|a, b| {
-        // A slow log of a second is no reason to be the first.
-        let severity = |one: &Ranked| if one.is_certain { one.state.max(State::Idle) } else { State::Idle };
-        let hangs = |one: &Ranked| hangs.contains(&one.id);
-        let by_state = severity(b).cmp(&severity(a)).then(hangs(b).cmp(&hangs(a)));
+        let by_state = b.severity().cmp(&a.severity()).then(b.hangs.cmp(&a.hangs));
         by_state.then(b.busy.total_cmp(&a.busy))
     });
     ranked

@@ -109,7 +109,7 @@ denials! {
         "the log's syncs that ended in each interval of the hang, where one was in flight throughout",
         "calls that were missed, which is said below",
         "the log's syncs, interval by interval";
-    SATURATION: [": not saturated ({})", "neither is saturated ({})", "Neither {} nor {} is saturated ({})"],
+    SATURATION: [": not saturated ({})", ": neither is saturated ({})", ": they overlap, and neither is saturated ({})"],
         "the time in the log's syncs during the interval, with those in flight",
         "what a shorter time within the interval was like",
         "that it is saturated, and who queues";
@@ -282,13 +282,9 @@ pub(crate) fn saturation(log: &str, limit: f64) -> String {
     log.to_owned() + &SATURATION.say(0, &[&percent(limit)])
 }
 
-/// Of two logs that are not; `overlap`: certainly, as their shares exceed the whole.
-pub(crate) fn saturation_of_both(one: &str, other: &str, overlap: bool, limit: f64) -> String {
-    let limit = percent(limit);
-    match overlap {
-        true => format!("{} and {other} overlap; {}", capitalize(one), SATURATION.say(1, &[&limit])),
-        false => SATURATION.say(2, &[one, other, &limit]),
-    }
+/// `logs`: two of them, with their shares; `overlap`: certainly, as these exceed the whole.
+pub(crate) fn saturation_of_both(logs: &str, overlap: bool, limit: f64) -> String {
+    logs.to_owned() + &SATURATION.say(1 + usize::from(overlap), &[&percent(limit)])
 }
 
 /// Where nothing has hung for the whole window either.

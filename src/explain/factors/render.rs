@@ -13,11 +13,12 @@ pub(in crate::explain) fn written(write: impl FnOnce(&mut String) -> std::fmt::R
     text
 }
 
-/// The table of the ratios: a name, the ratio, what it means.
+/// The table of the ratios, between empty lines: a name, the ratio, what it means.
 pub(in crate::explain) fn write_quotients(
     text: &mut String,
     rows: &[(&str, &Factor, &str)],
 ) -> std::fmt::Result {
+    writeln!(text)?;
     for (name, factor, meaning) in rows {
         match factor.value {
             Some(value) => writeln!(text, "  {name:<34} {:>8}  {meaning}", number(value))?,
@@ -27,9 +28,10 @@ pub(in crate::explain) fn write_quotients(
     writeln!(text)
 }
 
-/// The table of the logs. Nothing where there are none.
-pub(in crate::explain) fn write_logs(text: &mut String, logs: &[Log]) -> std::fmt::Result {
-    if logs.is_empty() {
+/// The table of the logs, if there are any; without being asked for it where it contradicts itself.
+pub(in crate::explain) fn write_logs(text: &mut String, logs: &[Log], equations: bool) -> std::fmt::Result {
+    let contradicts_itself = logs.iter().any(|log| log.adds_up == Some(false));
+    if logs.is_empty() || !equations && !contradicts_itself {
         return Ok(());
     }
     writeln!(

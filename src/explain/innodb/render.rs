@@ -11,11 +11,11 @@ use crate::explain::factors::{DurableBy, Factor};
 use crate::model::Role;
 use crate::text::{count, duration_in_words, escape, escape_sentence, percent};
 
-pub fn render(throughput: &Throughput) -> String {
-    written(|text| write_to(text, throughput))
+pub fn render(throughput: &Throughput, equations: bool) -> String {
+    written(|text| write_to(text, throughput, equations))
 }
 
-fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
+fn write_to(text: &mut String, throughput: &Throughput, equations: bool) -> std::fmt::Result {
     let factors = &throughput.factors;
     match (throughput.observed_transactions_per_second, &factors.transactions) {
         (Some(observed), Some(counted)) => {
@@ -31,12 +31,15 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     for note in &factors.form.notes {
         writeln!(text, "{note}")?;
     }
-    writeln!(text)?;
-    write_ratios(text, factors)?;
-    write_logs(text, &factors.logs)?;
-    let observed = throughput.observed_transactions_per_second;
+    if equations {
+        write_ratios(text, factors)?;
+    }
+    write_logs(text, &factors.logs, equations)?;
     write_naive_of(text, throughput)?;
-    write_connections(text, factors.connections.as_ref(), observed)?;
+    if equations {
+        let observed = throughput.observed_transactions_per_second;
+        write_connections(text, factors.connections.as_ref(), observed)?;
+    }
     write_redo(text, &factors.redo, factors.redo_log().map_or(DurableBy::Syncs, |log| log.made_durable_by))?;
     for line in &factors.left_out {
         writeln!(text, "{}", escape_sentence(line))?;

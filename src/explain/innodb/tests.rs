@@ -132,7 +132,7 @@ fn samples_that_disagree_with_the_latencies_are_reported() {
     let binlog = &throughput.factors.logs[1];
     assert_eq!(binlog.adds_up, Some(false));
     near(throughput.predicted_transactions_per_second, 2_000.0);
-    assert!(render(&throughput).contains("0.400 ± 0.035, DOES NOT ADD UP"));
+    assert!(render(&throughput, false).contains("0.400 ± 0.035, DOES NOT ADD UP"));
     // A handful of samples proves nothing either way, and predicts nothing.
     let mut few = InFlightSamples::new(MYSQL, LOGS);
     few.add(&[], Instant::now() + Duration::from_millis(1));
@@ -236,7 +236,7 @@ fn a_log_that_commits_do_not_wait_for_has_no_equation() {
         // The redo log's latency alone: 40,000 transactions by 10,000 syncs of 300 µs.
         near(Some(throughput.factors.naive.unwrap().ceiling_transactions_per_second), 1.0 / 0.0003);
         assert_eq!(throughput.factors.logs[1].bound_transactions_per_second, None);
-        assert!(render(&throughput).contains("a commit waits for the redo log alone"));
+        assert!(render(&throughput, true).contains("a commit waits for the redo log alone"));
     }
     let unsynced = with(&[("innodb_flush_log_at_trx_commit", "2"), ("sync_binlog", "0")]);
     assert_eq!((unsynced.predicted_transactions_per_second, unsynced.factors.naive), (None, None));
@@ -275,7 +275,7 @@ fn durable_writes_of_the_redo_log_are_its_syncs() {
         (&by_syncs.factors.naive, &by_syncs.factors.connections)
     );
     near(factors.transactions_per_redo_sync.value, 4.0);
-    let text = render(&throughput);
+    let text = render(&throughput, true);
     for part in [
         "redo writes per binary-log sync",
         "transactions per redo write",
@@ -353,7 +353,7 @@ fn without_a_connection_traced_figures_are_still_reported() {
     assert_eq!(throughput.factors.transactions_per_commit_group.value, None);
     assert!(throughput.factors.transactions_per_commit_group.source.contains("no connection"));
     assert_eq!(throughput.factors.logs.len(), 2);
-    let text = render(&throughput);
+    let text = render(&throughput, true);
     assert!(text.contains("No connection to the server: its own counters are missing."), "{text}");
     assert!(text.contains("80 %"), "{text}");
 }
@@ -429,7 +429,9 @@ fn the_redo_log_is_sized_by_what_is_written_to_it() {
 fn page_and_json_match_the_expected_output() {
     let (measurement, status) = classic();
     let throughput = taken_apart(&measurement, Some(&status), &samples(60, 160));
-    fixture::assert_expected("src/explain/innodb/expected/classic.txt", &render(&throughput));
+    fixture::assert_expected("src/explain/innodb/expected/classic.txt", &render(&throughput, true));
+    let text = render(&throughput, false);
+    assert!(text.contains("4,000 commits/s are 5.20 times") && text.lines().count() < 8, "{text}");
     let json = serde_json::to_value(&throughput).unwrap();
     for field in ["observed_transactions_per_second", "predicted_transactions_per_second"] {
         assert!(json[field].as_f64().is_some_and(|value| (value - 4_000.0).abs() < 1e-6), "{json:#}");

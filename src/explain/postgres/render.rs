@@ -9,11 +9,11 @@ use crate::explain::factors::render::{
 };
 use crate::text::{count, counted, escape, escape_sentence, percent};
 
-pub fn render(throughput: &Throughput) -> String {
-    written(|text| write_to(text, throughput))
+pub fn render(throughput: &Throughput, equations: bool) -> String {
+    written(|text| write_to(text, throughput, equations))
 }
 
-fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
+fn write_to(text: &mut String, throughput: &Throughput, equations: bool) -> std::fmt::Result {
     let factors = &throughput.factors;
     let observed = throughput.observed_transactions_per_second;
     match observed.zip(factors.transactions.as_ref()) {
@@ -29,21 +29,24 @@ fn write_to(text: &mut String, throughput: &Throughput) -> std::fmt::Result {
     for note in &factors.form.notes {
         writeln!(text, "{note}")?;
     }
-    writeln!(text)?;
     let by_writes = factors.logs.iter().any(|log| log.made_durable_by == DurableBy::DurableWrites);
     let (name, meaning) = if by_writes {
         ("transactions per WAL write", "how many commits one durable write of the WAL serves")
     } else {
         ("transactions per WAL sync", "how many commits one sync of the WAL serves")
     };
-    write_quotients(text, &[(name, &factors.transactions_per_wal_sync, meaning)])?;
-    write_logs(text, &factors.logs)?;
+    if equations {
+        write_quotients(text, &[(name, &factors.transactions_per_wal_sync, meaning)])?;
+    }
+    write_logs(text, &factors.logs, equations)?;
     let each = factors
         .logs
         .first()
         .map_or(String::new(), |log| format!("{} for the WAL", latency(log.mean_latency_seconds)));
     write_naive(text, factors.naive.as_ref(), observed, &each)?;
-    write_connections(text, factors.connections.as_ref(), observed)?;
+    if equations {
+        write_connections(text, factors.connections.as_ref(), observed)?;
+    }
     write_synced_by(text, factors, by_writes)?;
     write_checkpoints(text, factors)?;
     for line in &factors.left_out {

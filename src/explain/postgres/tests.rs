@@ -95,7 +95,7 @@ fn taken_apart(measurement: &Interval, status: Option<&(Reading, Reading)>) -> T
 #[test]
 fn page_and_json_match_the_expected_output() {
     let throughput = taken_apart(&measurement(Op::Fdatasync, 4_000), Some(&status("16000", &[], &[])));
-    fixture::assert_expected("src/explain/postgres/expected/pgbench.txt", &render(&throughput));
+    fixture::assert_expected("src/explain/postgres/expected/pgbench.txt", &render(&throughput, true));
     let json = serde_json::to_value(&throughput).unwrap();
     for field in ["observed_transactions_per_second", "predicted_transactions_per_second"] {
         assert!(json[field].as_f64().is_some_and(|value| (value - 1_600.0).abs() < 1e-6), "{json:#}");
@@ -135,7 +135,7 @@ fn durable_writes_are_the_wals_syncs() {
     let status = status("16000", &[("wal_sync_method", "open_datasync")], &[]);
     let measurement = measurement(Op::DsyncWrite, 4_000);
     let throughput = taken_apart(&measurement, Some(&status));
-    let text = render(&throughput);
+    let text = render(&throughput, true);
     for said in [
         "a commit waits for a write of the WAL that is itself durable (wal_sync_method=open_datasync).",
         "transactions per WAL write             4.00",
@@ -158,7 +158,7 @@ fn what_else_a_commit_waits_for_is_said() {
         ("synchronous_commit", "remote_apply"),
     ];
     let status = status("16000", &settings, &[]);
-    let text = render(&taken_apart(&measurement(Op::Fdatasync, 4_000), Some(&status)));
+    let text = render(&taken_apart(&measurement(Op::Fdatasync, 4_000), Some(&status)), true);
     assert!(text.contains("waits 500 µs for others, if 5 more transactions are open."), "{text}");
     assert!(text.contains("A commit also waits for standbys"), "{text}");
     assert!(!text.contains("one after the other"), "how long a commit takes is not known: {text}");
@@ -184,7 +184,7 @@ fn without_counters_what_was_traced_is_said_all_the_same() {
     let (from, to) = status("16000", &[], &[]);
     let mut again = Reading::from_pairs([("started", "2.5"), ("transactions", "16000")], []);
     again.counted = to.counted;
-    let text = render(&taken_apart(&measurement, Some(&(from, again))));
+    let text = render(&taken_apart(&measurement, Some(&(from, again))), true);
     assert!(text.contains("cannot be used: the server was restarted meanwhile"), "{text}");
 }
 

@@ -1,11 +1,14 @@
 //! Sentences on the logs that commits wait for.
 
+use std::ops::RangeInclusive;
+
 use super::scene::Scene;
 use crate::model::{Role, RoleRow, SATURATED, words};
 use crate::text::{absence, capitalize, count, percent};
 
-/// Where each commit syncs both logs, servers were seen between 1.0 and 1.4; from here on, something else is
-/// why.
+/// Where each commit syncs both logs, servers were seen between 1.0 and 1.4: nothing is to be said of that.
+const USUAL_RATIO: RangeInclusive<f64> = 0.9..=1.5;
+/// From here on, something else is why.
 const RATIO_OF_UNSYNCED_BINLOG: f64 = 10.0;
 
 /// How busy the logs are. Two of them overlap for certain where their shares exceed the whole.
@@ -25,10 +28,10 @@ pub(super) fn busy(scene: &Scene) -> Option<String> {
     Some(match (saturated.as_slice(), free.as_slice()) {
         ([], []) => return None,
         ([], [one]) => format!("{}.", absence::saturation(&capitalize(&say(one)), SATURATED)),
-        ([], [(one, first), (other, second), ..]) => {
-            let (one, other) = (one.in_a_sentence(), other.in_a_sentence());
-            let overlap = first + second > 1.0;
-            format!("{}.", absence::saturation_of_both(one, other, overlap, SATURATED))
+        ([], [one, other, ..]) => {
+            let logs =
+                format!("{} and {} {}", capitalize(&say(one)), other.0.in_a_sentence(), percent(other.1));
+            format!("{}.", absence::saturation_of_both(&logs, one.1 + other.1 > 1.0, SATURATED))
         }
         ([one], []) => format!("{}: saturated ({limit}), {}.", capitalize(&say(one)), queue(one)),
         ([one], [other, ..]) => {
@@ -84,8 +87,9 @@ pub(super) fn ratio(scene: &Scene) -> Option<String> {
                 _ => "syncs",
             };
             match ratio {
-                usual if usual < RATIO_OF_UNSYNCED_BINLOG => {
-                    format!("{usual:.2} redo {what} per binary-log sync.")
+                usual if USUAL_RATIO.contains(&usual) => return None,
+                some if some < RATIO_OF_UNSYNCED_BINLOG => {
+                    format!("{some:.2} redo {what} per binary-log sync.")
                 }
                 most => format!(
                     "{} redo {what} per binary-log sync: as with sync_binlog other than 1 ({default}), or changes that the \

@@ -1,6 +1,7 @@
 //! Makes what is shown of what was measured and chosen.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::State;
 use super::record::Figures;
@@ -31,9 +32,22 @@ impl State {
         if self.choice.filter.is_on() {
             rows.retain(|row| self.choice.filter.takes(&self.text_of(row)));
         }
-        self.choice.table().sort.apply(&mut rows);
+        let sort = self.choice.table().sort;
+        sort.apply(&mut rows);
+        if sort == View::Role.sort() && matches!(self.choice.view, View::Role | View::Server) {
+            self.put_worst_first(&mut rows);
+        }
         self.shown.rows = rows;
         self.place();
+    }
+
+    /// Of rows in their own order: those of the sickest server, then of the busiest; of each, what hangs.
+    fn put_worst_first(&self, rows: &mut [Row]) {
+        let weights: BTreeMap<ServerId, _> =
+            self.shown.ranked.iter().map(|server| (server.id, server.weight())).collect();
+        let weight = |row: &Row| row.server().and_then(|id| weights.get(&id).copied());
+        let hangs = |row: &Row| row.in_flight > 0 && row.oldest >= self.options.stuck_after;
+        rows.sort_by_cached_key(|row| Reverse((weight(row), row.server().map(Reverse), hangs(row))));
     }
 
     fn all_rows(&self) -> Vec<Row> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::history::History;
 use crate::model::figures::Figure;
-use crate::model::fixture::{self, MYSQL};
+use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{Interval, Op, Role};
 use crate::render::columns::Column;
 use crate::top::event::{Earlier, Mouse, MouseKind, Waiting};
@@ -98,6 +98,27 @@ fn without_a_choice_the_first_row_is_selected_whichever_it_is() {
     let (files, threads) = (m.files.clone(), m.threads.clone());
     bench.second(&fixture::with_files(m, files, threads));
     assert!(bench.selected_name().ends_with("products.ibd"));
+}
+
+#[test]
+fn the_sickest_server_comes_first_and_of_it_what_hangs() {
+    let mut bench = Bench::new(120, 30);
+    bench.apply_first();
+    bench.seconds(5, &fixture::two_servers());
+    let busiest = bench.state.shown.rows[0].server();
+    let other = if busiest == Some(MYSQL) { MARIADB } else { MYSQL };
+    let mut m = fixture::two_servers();
+    let mut hangs = fixture::in_flight(Role::Tablespace, "/d/t.ibd", 9 * SECOND);
+    hangs.server = other;
+    m.in_flight = vec![hangs];
+    bench.second(&m);
+    let selected = bench.state.selected().unwrap();
+    assert_eq!((selected.server(), selected.role()), (Some(other), Some(Role::Tablespace)));
+    // A row that was chosen stays so, and in another order it is the column that counts.
+    bench.keys("jj");
+    let name = bench.selected_name();
+    bench.second(&fixture::two_servers());
+    assert_eq!(bench.selected_name(), name);
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_redo_log_that_is_durable_by_its_descriptors_has_no_syncs_and_a_note() {
 
 #[test]
 #[ignore = "needs root, a kernel with BTF, MySQL and MariaDB"]
-fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
+fn the_table_shows_the_same_counts_and_that_both_logs_are_synced() {
     on_each(|kind| {
         let mut database = Database::start(kind, &[]);
         database.prepare();
@@ -184,8 +184,11 @@ fn the_table_shows_the_same_counts_and_the_ratio_of_the_logs() {
         assert_eq!(syncs_in_row(&table, "binlog", kind.log_op()), Some(100), "{table}");
         let redo = syncs_in_row(&table, "redo", kind.log_op()).unwrap();
         assert!(counted.redo.is_none_or(|counted| redo == counted), "{table}");
-        let ratio = format!("{:.2} redo syncs per binary-log sync.", redo as f64 / 100.0);
-        assert!(words(&table).contains(&ratio), "{ratio} in {table}");
+        assert!((100..150).contains(&redo), "{table}");
+        // A usual ratio of the two is not worth a sentence, and a log that is not synced would be.
+        let busy = words(&table);
+        assert!(busy.contains("The redo log is ") && busy.contains(" % busy and the binary log "), "{table}");
+        assert!(!busy.contains("binary-log sync"), "{table}");
         assert!(table.contains(crate::common::ALL_WELL), "{table}");
     });
 }
