@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Explanation;
-use super::waits::facts;
+use super::waits::{facts, neighbours};
 use crate::model::{Errors, Role, RoleRow, SATURATED, ServerId, Stats};
 use crate::render::{Options, Style, header, reading};
 use crate::text::{self, absence, capitalize, percent};
@@ -13,7 +13,7 @@ use crate::verdict::is_failure_of_durability;
 /// A sync in flight for so long hangs, whatever the window was.
 const HANGS: Duration = Duration::from_secs(1);
 
-/// Verdict, cause and advice, a sentence each; what is not known is left out.
+/// Verdict, causes and advice, a sentence each; what is not known is left out.
 pub(super) fn head(explanation: &Explanation, style: &Style) -> Vec<String> {
     if explanation.waits.total().measured == 0 {
         // What hangs, and that nothing was seen, is said below.
@@ -21,10 +21,10 @@ pub(super) fn head(explanation: &Explanation, style: &Style) -> Vec<String> {
     }
     let busiest = busiest_log(explanation);
     let (verdict, is_sync) = verdict(explanation, busiest, style);
-    let cause = is_sync.then(|| cause(explanation, style)).flatten();
+    let causes = if is_sync { causes(explanation, style) } else { Vec::new() };
     let advice = explanation.commits.iter().flat_map(|commits| &commits.advice).next();
     let advice = advice.map(|advice| format!("{} {}", advice.what, advice.because));
-    [verdict, cause, advice].into_iter().flatten().collect()
+    verdict.into_iter().chain(causes).chain(advice).collect()
 }
 
 /// The second: the syncs themselves are the problem.
@@ -84,11 +84,13 @@ fn are_several(explanation: &Explanation) -> bool {
     roles.map(|row| (row.server, row.role)).collect::<BTreeSet<_>>().len() > 1
 }
 
-/// The largest part of the time in syncs.
-fn cause(explanation: &Explanation, style: &Style) -> Option<String> {
+/// The largest part of the time in syncs, and who else brings it about.
+fn causes(explanation: &Explanation, style: &Style) -> Vec<String> {
     let durable_writes = explanation.unseen_durable_writes();
     let Explanation { waits, processors, journals, .. } = explanation;
-    facts(waits, processors, journals, durable_writes.as_deref(), style).into_iter().next()
+    let writes = durable_writes.as_deref();
+    let waits = facts(waits, processors, journals, writes, style).into_iter().next();
+    waits.into_iter().chain(neighbours(journals, writes, style).next()).collect()
 }
 
 /// The log that had a sync in flight for most of the time, and the share.

@@ -76,6 +76,10 @@ fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<Str
     for line in header {
         let _ = writeln!(out, "{line}");
     }
+    // Who asks for the writes is told first what they come to.
+    let answer = |&server: &ServerId| reading::amplification(m, server, options);
+    let answers: Vec<_> = servers.iter().filter(|_| options.by == By::Writes).filter_map(answer).collect();
+    sentences(out, answers.clone(), options);
     out.push('\n');
     let stuck = header::stuck_lines(m, servers, options);
     if !stuck.is_empty() {
@@ -96,6 +100,7 @@ fn section(out: &mut String, m: &Interval, servers: &[ServerId], header: Vec<Str
     }
     for &server in servers {
         let mut text = reading::of_server(m, server, options);
+        text.retain(|sentence| !answers.contains(sentence));
         if options.session.is_some() {
             // What went wrong is told once, of all of the session.
             text.retain(|sentence| !matches!(sentence.paint, Paint::Error | Paint::Stuck));

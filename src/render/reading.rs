@@ -62,6 +62,11 @@ fn writes_of(scene: &Scene) -> Vec<Sentence> {
     said
 }
 
+/// What was written for each byte of the logs, where that is the question.
+pub(crate) fn amplification(m: &Interval, server: ServerId, options: &Options) -> Option<Sentence> {
+    writes::amplification(&Scene { m, server, options }).map(Sentence::plain)
+}
+
 /// The same of each server, as it stands for itself.
 pub(crate) fn written(m: &Interval, options: &Options) -> Vec<Sentence> {
     let of = |server: &std::sync::Arc<Server>| writes_of(&Scene { m, server: server.id, options });

@@ -59,9 +59,18 @@ pub fn facts(
         })
         .collect();
     facts.truncate(MAX_FACTS - 1);
-    facts.extend(journals.iter().filter_map(|journal| neighbour(journal, durable_writes, style)));
+    facts.extend(neighbours(journals, durable_writes, style));
     facts.truncate(MAX_FACTS);
     facts
+}
+
+/// Who else causes the commits of the journals that the syncs wait for.
+pub fn neighbours<'a>(
+    journals: &'a [Journal],
+    durable_writes: Option<&'a str>,
+    style: &'a Style,
+) -> impl Iterator<Item = String> + 'a {
+    journals.iter().filter_map(move |journal| neighbour(journal, durable_writes, style))
 }
 
 /// A neighbour that causes a large part of a journal's commits. None is blamed where the server's own durable

@@ -11,7 +11,7 @@ pub mod rules;
 pub mod symbols;
 
 pub use account::{Account, Part, Who};
-pub use facts::facts;
+pub use facts::{facts, neighbours};
 pub use journal::{Journal, JournalWriter, journals};
 pub use phase::{Committer, Phase};
 pub use processors::Processors;

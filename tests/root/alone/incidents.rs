@@ -4,8 +4,10 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::common::disk::Mounted;
 use crate::common::exporter::Exporter;
 use crate::common::faults::{FaultFs, Hung, fsynctop, output, stderr, stdout};
+use crate::common::server::{Database, Kind};
 use crate::common::{Running, needs, wait_until};
 
 /// Syncs a log all the time, under a name of its own.
@@ -19,6 +21,16 @@ while True:
     try: os.fsync(data)
     except OSError: pass
     time.sleep(0.02)
+"#;
+
+/// Appends to a log and syncs it, without a pause.
+const BUSY_SERVER: &str = r#"
+import os, sys
+open('/proc/self/comm', 'w').write('incidents-test')
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+while True:
+    os.write(log, b'0' * 512)
+    os.fdatasync(log)
 "#;
 
 /// What `fsynctop history` prints.
@@ -116,4 +128,56 @@ fn root_incidents_are_told_first_with_their_cause_and_never_end_with_all_is_well
     assert!(text.starts_with("1 hang, 1 failure, 1 slow phase (UTC): "), "{text}");
     assert!(text.contains(&format!(" EIO (fsync, {}).", data.display())), "{text}");
     assert!(!text.contains("nothing failed"), "{text}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_incidents_who_writes_durably_on_the_same_disk_is_named_in_the_first_lines() {
+    needs(&["/usr/bin/python3", "/sbin/mkfs.ext4"]);
+    let disk = Mounted::image("ext4", 512);
+    let (log, other) = (disk.path().join("ib_logfile0"), disk.path().join("copy"));
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let socket = socket.to_str().unwrap();
+    let _exporter = Exporter::start(&["--comm", "incidents-test", "--socket", socket]);
+    let server = Command::new("python3").args(["-c", BUSY_SERVER]).arg(&log).spawn().unwrap();
+    let server = Running(server);
+    let history = History(socket);
+    wait_until("a window in which all was well", || history.is_fine("1m"));
+    let copy = format!("of={}", other.display());
+    let copy =
+        Command::new("dd").args(["if=/dev/zero", &copy, "bs=512", "oflag=dsync", "status=none"]).spawn();
+    let _copy = Running(copy.unwrap());
+    // A log is saturated from ten seconds on.
+    let meanwhile = || history.first_lines("1m").contains("dd made ");
+    wait_until("the neighbour in the history", meanwhile);
+    let first = history.first_lines("1m");
+    assert!(first.starts_with("1 saturated log (UTC): since ") && first.contains(": redo "), "{first}");
+    let explained = output(fsynctop().args(["explain", "-d", "3", "--pid", &server.0.id().to_string()]));
+    let first = stdout(&explained).lines().take(5).collect::<Vec<_>>().join(" ");
+    assert!(first.starts_with("Syncs are the limit: the redo log is "), "{first}");
+    assert!(first.contains(" come from dd, which is not traced: "), "{first}");
+}
+
+#[test]
+#[ignore = "needs root, a kernel with BTF and MySQL"]
+fn root_incidents_bytes_that_are_written_twice_are_named_in_the_first_lines() {
+    for doublewrite in [true, false] {
+        let on = format!("--innodb-doublewrite={}", if doublewrite { "ON" } else { "OFF" });
+        let database = Database::start(Kind::MySql, &[&on]);
+        database.prepare();
+        let pid = database.pid.to_string();
+        let table = std::thread::scope(|scope| {
+            let table = scope.spawn(|| {
+                let mut command = fsynctop();
+                stdout(&output(command.args(["once", "-d", "8", "--by", "writes", "--pid", &pid])))
+            });
+            database.execute(&["SET GLOBAL innodb_max_dirty_pages_pct = 0"]);
+            database.insert(4, 500);
+            table.join().unwrap()
+        });
+        let first = table.lines().take(5).collect::<Vec<_>>().join(" ");
+        assert!(first.contains(" were written in all, "), "{table}");
+        assert_eq!(first.contains("; the doublewrite buffer is "), doublewrite, "{table}");
+    }
 }
