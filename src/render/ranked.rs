@@ -36,8 +36,8 @@ impl Ranked {
         self.is_certain.then_some(self.state)
     }
 
-    /// How much somebody wants to hear of it. How busy its log is counts by quarters: rows on a screen are not
-    /// to change places all the time.
+    /// How much somebody wants to hear of it. How busy its log is counts by quarters: rows on a screen must
+    /// not change places all the time.
     pub fn weight(&self) -> (State, bool, u32) {
         (self.severity(), self.hangs, (self.busy.min(1.0) * 4.0) as u32)
     }
