@@ -158,8 +158,8 @@ fn servers(
     let (running, unknown) = main_class::running(engines, &servers);
     if unknown > 0 {
         eprintln!(
-            "fsynctop: warning: {unknown} Java processes could not be looked at: a server among them is not traced \
-             without --pid"
+            "fsynctop: warning: {unknown} Java processes could not be looked at, or were too many: a server among them is \
+             selected by --pid alone"
         );
     }
     if running.is_empty() && servers.iter().all(|engine| engine.commands.is_empty()) {
@@ -170,10 +170,13 @@ fn servers(
         );
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
-    let mut filters = vec![TargetFilter::Servers(servers)];
-    if !running.is_empty() {
-        filters.push(TargetFilter::Pids(running));
-    }
+    let (of_java, named): (Vec<_>, Vec<_>) =
+        servers.into_iter().partition(|engine| engine.commands.is_empty());
+    let mut filters = Vec::new();
+    // Of one that starts later nothing is promised.
+    filters.extend((!named.is_empty()).then(|| TargetFilter::Servers(named)));
+    filters
+        .extend((!running.is_empty()).then(|| TargetFilter::Running { engines: of_java, servers: running }));
     Ok(filters)
 }
 
@@ -279,6 +282,10 @@ fn targets(selection: &Selection) -> anyhow::Result<Targets> {
                 targets.comms.extend(filter.names().into_iter().map(CommPattern::new));
             }
             TargetFilter::Pids(pids) => targets.pids.extend(pids),
+            TargetFilter::Running { servers, .. } => {
+                targets.pids.extend(servers.iter().map(|server| server.pid));
+                targets.forget_ended = true;
+            }
             TargetFilter::Cgroups(cgroups) => {
                 targets.cgroup = cgroups.first().map(|cgroup| (cgroup.id, cgroup.level));
             }
@@ -403,10 +410,8 @@ mod tests {
             engine: engines.iter().map(|&name| name.to_owned()).collect(),
             ..TargetArgs::default()
         };
-        assert_eq!(
-            names(&of(&[])),
-            "server of MySQL, MariaDB, PostgreSQL, etcd, Redis, Valkey, Kafka or ZooKeeper"
-        );
+        // Those of Java are found where they run, and not promised.
+        assert_eq!(names(&of(&[])), "server of MySQL, MariaDB, PostgreSQL, etcd, Redis or Valkey");
         assert_eq!(names(&of(&["postgres", "etcd"])), "server of PostgreSQL or etcd");
         let with_another = TargetArgs { comm: vec!["dd".into()], ..of(&["etcd"]) };
         assert_eq!(selected(&with_another).unwrap().describe(), "a process called dd or a server of etcd");

@@ -58,20 +58,21 @@ struct Found {
 }
 
 pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
-    let selection = session::selection(&arguments.trace.targets, &engines)?;
+    let targets = &arguments.trace.targets;
+    let select = || session::selection(targets, &engines);
     let mut found = match remote::standing(&arguments.socket) {
         Ok(standing) => {
             Found { servers: standing.servers, looked_for: None, not_tracing: standing.not_tracing }
         }
-        Err(RemoteError::Nobody(_)) => look(arguments, &selection)?,
+        Err(RemoteError::Nobody(_)) => look(arguments, &select()?)?,
         Err(error) => return Err(Exit { status: FAILED, message: error.to_string() }.into()),
     };
-    if arguments.trace.targets.is_given() {
-        let pids: Vec<u32> = selection.processes().iter().map(|process| process.pid).collect();
+    if targets.is_given() {
+        let pids: Vec<u32> = select()?.processes().iter().map(|process| process.pid).collect();
         found.servers.retain(|one| pids.contains(&one.verdict.pid));
     }
     if found.servers.is_empty() && found.not_tracing.is_none() {
-        let message = format!("no server is known: {} is looked for", selection.describe());
+        let message = format!("no server is known: {} is looked for", select()?.describe());
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     found

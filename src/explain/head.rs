@@ -74,7 +74,9 @@ fn verdict(
         format!("{log} is {} busy", percent(busy))
     };
     let is_all_counted = explanation.unseen_durable_writes().is_none();
-    let verdict = absence::sync_problem(longest.is_some(), is_all_counted, &m.lost);
+    // Of a file that is no log it is not known who waits for it.
+    let is_busy = |row: &RoleRow| row.stats.in_flight_mean(m.span.duration) >= SATURATED;
+    let verdict = absence::sync_problem(m.roles.iter().any(is_busy), is_all_counted, &m.lost);
     let verdict = verdict.map_or_else(|| capitalize(&logs), |verdict| format!("{verdict}: {logs}"));
     (Some(format!("{verdict}.")), false)
 }

@@ -354,6 +354,7 @@ impl Incidents {
         if duration.is_zero() {
             return busy;
         }
+        self.usual.pass(duration);
         // What stands for many servers is no log.
         let is_one = |server: ServerId| server != ServerId::NONE && server != ServerId::ENDED;
         let mut logs: BTreeMap<(ServerId, Role), (Stats, Duration)> = BTreeMap::new();
@@ -370,7 +371,7 @@ impl Incidents {
             let is_slow = median >= SLOW_FROM.as_nanos() as u64
                 && usual_ns.is_some_and(|usual| median >= usual.saturating_mul(SLOW_TIMES));
             // Also what is slow: after long enough, it is the usual.
-            self.usual.learn(server, role, &stats.histogram, duration);
+            self.is_short_of_room |= !self.usual.learn(server, role, &stats.histogram, duration);
             let share = if oldest >= duration { 1.0 } else { stats.in_flight_mean(duration).min(1.0) };
             busy.insert((server, role), duration.mul_f64(share));
             let sign = |what, took, rank| Sign {

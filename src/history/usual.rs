@@ -9,20 +9,19 @@ use crate::model::{Role, ServerId};
 /// From so many intervals on, which last at least so long, the usual is known.
 const ENOUGH: u32 = 10;
 const LONG_ENOUGH: Duration = Duration::from_secs(10);
-/// Logs of which it is kept. A new one takes the place of one that has not been seen for a while: in so many
-/// intervals of all logs.
+/// Logs of which it is kept. A new one takes the place of one that has not been seen for so long.
 const MAX_LOGS: usize = 512;
-const FORGOTTEN_AFTER: u64 = 10 * MAX_LOGS as u64;
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 /// Time after which what was learnt weighs half: what is usual changes with the hour.
 const HALF: Duration = Duration::from_secs(3_600);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Usual {
     logs: BTreeMap<(ServerId, Role), Learnt>,
-    /// Grows with each interval of a log.
-    now: u64,
+    /// The sum of all intervals.
+    now: Duration,
     /// Until then there is no room for a new one.
-    full_until: u64,
+    full_until: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -31,7 +30,7 @@ struct Learnt {
     medians: Histogram,
     intervals: u32,
     time: Duration,
-    last: u64,
+    last: Duration,
 }
 
 impl Usual {
@@ -42,13 +41,17 @@ impl Usual {
         is_known.then(|| learnt.medians.quantile(0.5)).flatten()
     }
 
-    /// Takes in the syncs of an interval.
-    pub fn learn(&mut self, server: ServerId, role: Role, syncs: &Histogram, time: Duration) {
-        let Some(median) = syncs.quantile(0.5) else { return };
+    /// An interval begins.
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    /// Takes in a log's syncs of the interval. False: there is no room for another log.
+    pub fn learn(&mut self, server: ServerId, role: Role, syncs: &Histogram, time: Duration) -> bool {
+        let Some(median) = syncs.quantile(0.5) else { return true };
         let key = (server, role);
-        self.now += 1;
         if self.logs.len() >= MAX_LOGS && !self.logs.contains_key(&key) && !self.forget_one() {
-            return;
+            return false;
         }
         let learnt = self.logs.entry(key).or_default();
         learnt.medians.add(bucket_of(median), 1);
@@ -60,6 +63,7 @@ impl Usual {
             let halved = learnt.medians.iter().map(|(bucket, n)| (bucket, n / 2)).filter(|(_, n)| *n > 0);
             learnt.medians = Histogram::from_sorted(halved.collect::<Vec<_>>());
         }
+        true
     }
 }
 
@@ -88,7 +92,10 @@ mod tests {
 
     fn learn(usual: &mut Usual, ns: u64, times: u32, each: Duration) {
         let syncs = stats(&[(10, ns)]).histogram;
-        (0..times).for_each(|_| usual.learn(MYSQL, Role::Redo, &syncs, each));
+        for _ in 0..times {
+            usual.pass(each);
+            assert!(usual.learn(MYSQL, Role::Redo, &syncs, each));
+        }
     }
 
     fn is_around(usual: &Usual, ns: u64) -> bool {
@@ -129,11 +136,12 @@ mod tests {
         assert_eq!(usual.logs.len(), MAX_LOGS);
         assert!(usual.of(MYSQL, Role::Redo).is_some());
         // Those that have gone make room.
-        for _ in 0..FORGOTTEN_AFTER {
-            learn(&mut usual, 1_000, 1, SECOND);
-        }
         let newcomer = ServerId { pid: 9_999, start_ns: 1 };
-        (0..10).for_each(|_| usual.learn(newcomer, Role::Redo, &syncs, SECOND));
+        assert!(!usual.learn(newcomer, Role::Redo, &syncs, SECOND), "which is said");
+        learn(&mut usual, 1_000, FORGOTTEN_AFTER.as_secs() as u32, SECOND);
+        for _ in 0..10 {
+            assert!(usual.learn(newcomer, Role::Redo, &syncs, SECOND));
+        }
         assert!(usual.of(newcomer, Role::Redo).is_some());
         assert_eq!(usual.logs.len(), MAX_LOGS);
     }

@@ -353,7 +353,8 @@ fn choose_programs(
         let wanted = match name.as_str() {
             // Run on demand, attached to no hook.
             "list_in_flight" | "fill_free_list" => true,
-            "follow_fork" | "follow_exit" => config.targets.follow_forks,
+            "follow_fork" => config.targets.follow_forks,
+            "follow_exit" => config.targets.follow_forks || config.targets.forget_ended,
             name if net::is_of_it(name) => net.wants(name),
             name if ring::is_of_it(name) => rings.are_watched(),
             name if aio::is_of_it(name) => aio.are_watched() && aio::is_wanted(name, prefixes),

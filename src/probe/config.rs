@@ -63,6 +63,8 @@ pub struct Targets {
     pub pids: Vec<u32>,
     /// Id and depth below the root of the cgroup2 hierarchy.
     pub cgroup: Option<(u64, u32)>,
+    /// Those that are selected by number are no more once they end: the number may be used again.
+    pub forget_ended: bool,
     /// Processes that the traced ones fork are traced too.
     pub follow_forks: bool,
 }

@@ -13,8 +13,9 @@ use crate::verdict::{State, Thresholds, of_window};
 const NAMED: usize = 5;
 /// So many of them are shown one by one.
 const SHOWN_WHOLE: usize = 3;
-/// A log that is slow for less than this is no slow server.
-const SLOW_FOR: Duration = Duration::from_secs(10);
+/// A log that is slow for less than this is no slow server. It is less than the ten seconds that the live
+/// view looks back, because those are a whole number of intervals.
+const SLOW_FOR: Duration = Duration::from_secs(6);
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ranked {
@@ -55,10 +56,12 @@ pub(crate) fn ranked(m: &Interval, options: &Options) -> Vec<Ranked> {
         verdicts.servers.iter().map(|verdict| (verdict.server, verdict.state)).collect();
     let roles = m.roles.iter().map(|row| row.server);
     let in_rows: BTreeSet<ServerId> = roles.chain(m.in_flight.iter().map(|sync| sync.server)).collect();
+    let unwatched: BTreeSet<ServerId> =
+        m.unwatched.iter().filter(|(_, n)| *n > 0).map(|(server, _)| *server).collect();
     let active: BTreeSet<ServerId> = (in_rows.iter().copied())
         .chain(m.failures.iter().map(|row| row.server))
         .chain(m.all_writes().map(|row| row.server))
-        .chain(m.unwatched.iter().filter(|(_, n)| *n > 0).map(|(server, _)| *server))
+        .chain(unwatched.iter().copied())
         .collect();
     let hangs: BTreeSet<ServerId> =
         m.in_flight.iter().filter(|sync| sync.age >= options.stuck_after).map(|sync| sync.server).collect();
@@ -69,7 +72,7 @@ pub(crate) fn ranked(m: &Interval, options: &Options) -> Vec<Ranked> {
         };
         let is_certain = match state {
             State::Ok | State::Idle => {
-                let is_all_counted = !m.lost.is_incomplete() && m.unwatched_of(id) == 0;
+                let is_all_counted = !m.lost.is_incomplete() && !unwatched.contains(&id);
                 is_all_counted && !m.span.duration.is_zero() && !hangs.contains(&id)
             }
             State::Slow => m.span.duration >= SLOW_FOR,
@@ -83,11 +86,33 @@ pub(crate) fn ranked(m: &Interval, options: &Options) -> Vec<Ranked> {
     let known = m.servers.iter().map(|server| server.id);
     let unknown = in_rows.iter().copied().filter(|&id| m.server(id).is_none());
     let mut ranked: Vec<Ranked> = known.chain(unknown).map(rank).collect();
+    sort(&mut ranked);
+    ranked
+}
+
+fn sort(ranked: &mut [Ranked]) {
     ranked.sort_by(|a, b| {
         let by_state = b.severity().cmp(&a.severity()).then(b.hangs.cmp(&a.hangs));
         by_state.then(b.busy.total_cmp(&a.busy))
     });
-    ranked
+}
+
+/// How the servers stand now, where the figures of a longer time say which of them is slow, and how busy.
+pub(crate) fn ranked_over(now: &Interval, longer: &Interval, options: &Options) -> Vec<Ranked> {
+    let over: BTreeMap<ServerId, Ranked> =
+        ranked(longer, options).into_iter().map(|server| (server.id, server)).collect();
+    let mut all = ranked(now, options);
+    for server in &mut all {
+        let Some(over) = over.get(&server.id) else { continue };
+        server.busy = over.busy;
+        server.is_quiet &= over.is_quiet;
+        let is_well = matches!(server.state, State::Idle | State::Ok | State::Slow);
+        if is_well && over.state == State::Slow {
+            (server.state, server.is_certain) = (State::Slow, over.is_certain);
+        }
+    }
+    sort(&mut all);
+    all
 }
 
 /// Those that have something to show, and sentences on the others where those would be in the way: which they
@@ -173,6 +198,33 @@ mod tests {
         // Of few, each says what is known of it.
         let (shown, said) = without_quiet(ranked(&fixture::quiet(), &options), &fixture::quiet(), &options);
         assert_eq!((shown.len(), said), (1, Vec::new()));
+    }
+
+    #[test]
+    fn slow_is_a_matter_of_some_seconds_and_a_hang_of_now() {
+        let options = Options::default();
+        let slow = |seconds: f64| {
+            let mut m = fixture::busy();
+            m.span.duration = Duration::from_secs_f64(seconds);
+            let n = (seconds * 10.0) as u64;
+            let syncs = fixture::stats(&[(n, 300_000_000)]);
+            let row = fixture::row(MYSQL, 1, "/d/redo", Role::Redo, crate::model::Op::Fdatasync, syncs);
+            fixture::with_files(m, vec![row], Vec::new())
+        };
+        // The live view's intervals are a little shorter than a second, or some seconds long.
+        for (each, recent) in [(0.999, 9.99), (3.0, 9.0), (7.0, 7.0)] {
+            let one = &ranked_over(&slow(each), &slow(recent), &options)[0];
+            assert_eq!(one.certain(), Some(State::Slow), "{each} s");
+        }
+        assert_eq!(ranked(&slow(1.0), &options)[0].certain(), None);
+        // What hung some seconds ago hangs no more.
+        let mut hung = fixture::busy();
+        hung.span.duration = Duration::from_secs(10);
+        for row in hung.files.iter_mut().filter(|row| row.info.role == Role::Redo) {
+            row.stats.merge(&fixture::stats(&[(1, 7_000_000_000)]));
+        }
+        assert_eq!(ranked(&hung, &options)[0].certain(), Some(State::Stalled));
+        assert_eq!(ranked_over(&fixture::busy(), &hung, &options)[0].certain(), Some(State::Ok));
     }
 
     #[test]

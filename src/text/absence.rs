@@ -101,8 +101,8 @@ denials! {
          weaker words are used",
         "a table for each";
     SYNC_PROBLEM: ["Syncs are not the problem"],
-        "the syncs of all roles that ended in the window, and those in flight at its end: none took a second; how busy \
-         the logs were; that no watched call was missed, and that nothing was made durable by other calls",
+        "the syncs of all roles that ended in the window, and those in flight at its end: none took a second, and none of \
+         the roles, logs or not, had one in flight for 80 % of the time; that no watched call was missed, and that nothing was made durable by other calls",
         "what the server waits for beside its syncs",
         "how busy the logs are, and no more; what hung, or is the limit";
     LOG_SYNC_END: ["No sync of its logs ended for {}"],
@@ -266,9 +266,10 @@ pub(crate) fn counted_sync(servers: usize, is_all_counted: bool) -> Option<Strin
     (servers > 0).then(|| COUNTED_SYNC.say(strength, &[&servers.to_string()]))
 }
 
-/// `long`: a sync of any role took a second, or hangs; `is_all_counted`: all that makes durable was counted.
-pub(crate) fn sync_problem(long: bool, is_all_counted: bool, lost: &Lost) -> Option<String> {
-    (!long && is_all_counted && !lost.is_incomplete() && lost.unwatched == 0)
+/// Where no sync hangs, or hung. `is_busy`: a role was, most of the time; `is_all_counted`: all that makes
+/// durable was.
+pub(crate) fn sync_problem(is_busy: bool, is_all_counted: bool, lost: &Lost) -> Option<String> {
+    (!is_busy && is_all_counted && !lost.is_incomplete() && lost.unwatched == 0)
         .then(|| SYNC_PROBLEM.say(0, &[]))
 }
 

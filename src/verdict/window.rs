@@ -20,9 +20,12 @@ pub(crate) fn of_window(m: &Interval, thresholds: &Thresholds, of: &[State], now
     for row in m.files.iter().chain(&m.failures) {
         failures.entry(row.server).or_default().add(row, m.span.end);
     }
+    let waiting: BTreeSet<ServerId> = m.in_flight.iter().map(|sync| sync.server).collect();
+    let of_waiting = |server: ServerId| waiting.contains(&server).then_some(&m.in_flight);
     let found = |server: ServerId, state: State, described: bool| match state {
         State::Failing => failures.get(&server).and_then(Failures::because),
-        State::Stalled => stalled(m.in_flight.iter(), server, thresholds.stalled)
+        State::Stalled => of_waiting(server)
+            .and_then(|in_flight| stalled(in_flight.iter(), server, thresholds.stalled))
             .or_else(|| took_too_long(m, server, thresholds.stalled)),
         State::Slow => slow(m, server, thresholds),
         State::Unknown => (!described).then(|| Because::unknown("the process has not been described yet")),
@@ -34,8 +37,7 @@ pub(crate) fn of_window(m: &Interval, thresholds: &Thresholds, of: &[State], now
         let worst = wanted.filter_map(|state| Some((state, Some(found(server, state, described)?)))).next();
         worst.unwrap_or_else(|| {
             let syncs = m.roles_of(server).iter().any(|row| row.stats.count > 0);
-            let waits = m.in_flight.iter().any(|sync| sync.server == server);
-            (if syncs || waits { State::Ok } else { State::Idle }, None)
+            (if syncs || waiting.contains(&server) { State::Ok } else { State::Idle }, None)
         })
     };
     let is_one = |id: ServerId| id != ServerId::NONE && id != ServerId::ENDED;

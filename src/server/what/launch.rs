@@ -41,7 +41,8 @@ impl Launch {
         if command_line.first().is_none_or(|program| program.is_empty()) {
             return None;
         }
-        let environment = strings("environ")
+        let environment = if variables.is_empty() { Vec::new() } else { strings("environ") };
+        let environment = environment
             .split(|&b| b == 0)
             .filter_map(|entry| {
                 let (name, value) = entry.split_at(entry.iter().position(|&b| b == b'=')?);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::engine::engines::Engines;
 use crate::linux::mountinfo::{self, Mount};
 use crate::linux::rooted;
-use crate::model::Engine;
+use crate::model::{Engine, ServerId};
 use crate::server::who::instances::Instances;
 use crate::server::who::processes;
 
@@ -38,6 +38,12 @@ pub enum TargetFilter {
     /// The servers of these engines: those whose leader has one of their names.
     Servers(Vec<Arc<Engine>>),
     Pids(Vec<u32>),
+    /// Servers of engines that the names of their processes do not tell: those that ran when they were looked
+    /// for.
+    Running {
+        engines: Vec<Arc<Engine>>,
+        servers: Vec<ServerId>,
+    },
     /// Those in one of these control groups or below.
     Cgroups(Vec<Cgroup>),
     /// Those that were in a control group of version 1, or below, when it was looked at, and all their
@@ -181,6 +187,9 @@ impl TargetFilter {
                 format!("a server of {}", list(engines.iter().map(|engine| engine.title.clone())))
             }
             TargetFilter::Pids(pids) => format!("process {}", list(pids.iter().map(u32::to_string))),
+            TargetFilter::Running { servers, .. } => {
+                format!("process {}", list(servers.iter().map(|server| server.pid.to_string())))
+            }
             TargetFilter::Cgroups(cgroups) => {
                 let paths = cgroups
                     .iter()

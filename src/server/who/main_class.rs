@@ -3,24 +3,26 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{owner, processes};
+use super::owner;
+use super::processes::{self, ThreadGroup};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::linux::blocking::Threads;
-use crate::model::{Engine, Owner};
+use crate::model::{Engine, Owner, ServerId};
 use crate::server::what::launch::Launch;
 
 /// What the launcher of every Java program calls its process.
 pub(crate) const LAUNCHER: &str = "java";
 
-/// Of one owner as many as this are found, and of all together, services first.
-const MOST_OF_ONE: usize = 64;
-const MOST: usize = 1_024;
-/// A process that keeps its command line from being read is passed over.
-static THREADS: Threads = Threads::new("main-class", 8);
-const TIMEOUT: Duration = Duration::from_millis(250);
+/// Of one owner so many Java processes are asked. Others are counted, as are those that do not answer.
+const MOST_OF_ONE: usize = 256;
+/// A process that keeps its command line from being read is passed over; else that takes microseconds. All of
+/// them have so much time, those of services first.
+static THREADS: Threads = Threads::new("main-class", 64);
+const TIMEOUT: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The engine of such a process. May wait for the process's memory lock.
 pub(in crate::server) fn engine_of(
@@ -35,35 +37,41 @@ pub(in crate::server) fn engine_of(
     engines.by_main_class(&Launch::read(proc_root, pid, &[])?.command_line)
 }
 
-/// The processes that are servers of these engines now, and how many Java processes may be, which are not
-/// among them.
-pub(crate) fn running(engines: &Arc<Engines>, of: &[Arc<Engine>]) -> (Vec<u32>, usize) {
+/// The processes that are servers of these engines now, and how many Java processes were not asked or did not
+/// answer.
+pub(crate) fn running(engines: &Arc<Engines>, of: &[Arc<Engine>]) -> (Vec<ServerId>, usize) {
     if of.iter().all(|engine| engine.main_classes.is_empty()) {
         return (Vec::new(), 0);
     }
     let proc_root = Path::new(PROC);
     let is_java = |&pid: &u32| processes::comm(proc_root, pid).is_some_and(|comm| comm == LAUNCHER);
-    // After the first few that hang no other of the list is asked, so each owner has a list, services first.
     let mut by_owner: BTreeMap<Owner, Vec<u32>> = BTreeMap::new();
     for pid in processes::all_pids(proc_root).filter(is_java) {
         by_owner.entry(owner::of_process(proc_root, pid)).or_default().push(pid);
     }
-    let (mut running, mut silent) = (Vec::new(), 0);
-    for pids in by_owner.into_values() {
+    let end = Instant::now() + DEADLINE;
+    let (mut running, mut unknown) = (Vec::new(), 0);
+    // After some that hang, no other of a list is asked.
+    for mut pids in by_owner.into_values() {
+        unknown += pids.len().saturating_sub(MOST_OF_ONE);
+        pids.truncate(MOST_OF_ONE);
+        if Instant::now() > end {
+            unknown += pids.len();
+            continue;
+        }
         let engines = engines.clone();
-        let (found, hung) = THREADS.for_each(pids, TIMEOUT, move |&pid, emit| {
-            emit(engine_of(Path::new(PROC), &engines, pid, LAUNCHER).map(|engine| (pid, engine)));
+        let (answers, silent) = THREADS.for_each(pids, TIMEOUT, move |&pid, emit| {
+            let proc_root = Path::new(PROC);
+            let process = (Instant::now() <= end).then(|| processes::find(proc_root, pid)).flatten();
+            let asked = |process: ThreadGroup| (process.id(), engine_of(proc_root, &engines, pid, LAUNCHER));
+            emit(Some(process.map(asked)));
         });
+        unknown += silent + answers.iter().filter(|answer| answer.is_none()).count();
         let is_asked = |engine: &Arc<Engine>| of.iter().any(|one| one.name == engine.name);
-        let mut found: Vec<u32> =
-            found.into_iter().filter(|(_, engine)| is_asked(engine)).map(|(pid, _)| pid).collect();
-        silent += hung + found.len().saturating_sub(MOST_OF_ONE);
-        found.truncate(MOST_OF_ONE);
-        running.extend(found);
+        let found = answers.into_iter().flatten().filter(|(_, engine)| engine.as_ref().is_some_and(is_asked));
+        running.extend(found.map(|(server, _)| server));
     }
-    silent += running.len().saturating_sub(MOST);
-    running.truncate(MOST);
-    (running, silent)
+    (running, unknown)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::processes::{self, ThreadGroup};
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::linux::proc_file::PF_KTHREAD;
-use crate::model::Server;
+use crate::model::{Engine, Server, ServerId};
 
 /// Processes that any of some filters selects.
 #[derive(Clone, Debug)]
@@ -44,6 +44,10 @@ impl Selection {
             TargetFilter::All => true,
             TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
                 filter.names().contains(server.comm.as_bytes())
+            }
+            TargetFilter::Running { engines, .. } => {
+                let is_its = |engine: &Arc<Engine>| engines.iter().any(|one| one.name == engine.name);
+                server.engine.as_ref().is_some_and(is_its)
             }
             TargetFilter::Pids(_)
             | TargetFilter::Cgroups(_)
@@ -84,6 +88,11 @@ pub fn list(proc_root: &Path, engines: &Engines, filter: &TargetFilter) -> Vec<T
     let mut instances = Instances::new(proc_root, engines);
     match filter {
         TargetFilter::Pids(pids) => instances.servers_of(pids.iter().copied()),
+        TargetFilter::Running { servers, .. } => {
+            // A number that is used again is another's.
+            let alive = |server: &&ServerId| processes::is_alive(proc_root, **server);
+            instances.servers_of(servers.iter().filter(alive).map(|server| server.pid))
+        }
         TargetFilter::Comms(_) | TargetFilter::Servers(_) => {
             let names = filter.names();
             let has_one = |&pid: &u32| {
@@ -124,7 +133,6 @@ fn trees(proc_root: &Path, roots: &[u32]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::linux::child::Sleeper;
-    use crate::model::ServerId;
     use crate::server::who::filter::{Cgroup, Comm};
 
     fn pids(filter: &TargetFilter) -> Vec<u32> {

@@ -9,7 +9,7 @@ use super::record::Figures;
 use super::shown::Read;
 use crate::history::Incident;
 use crate::model::{Interval, ServerId, neighbours};
-use crate::render::ranked::{Ranked, ranked};
+use crate::render::ranked::{Ranked, ranked, ranked_over};
 use crate::render::reading::{self, Sentence};
 use crate::render::{self, Paint};
 use crate::text::absence;
@@ -76,8 +76,11 @@ impl State {
         let failing = standing.filter(|of| of.state == verdict::State::Failing).map(|of| of.pid).collect();
         let options = render::Options { failing, ..self.sentence_options() };
         let recent = (!self.choice.cumulative).then(|| self.recent(figures)).flatten();
-        let m = recent.as_deref().unwrap_or(&figures.m);
-        ranked(m, &options).into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()
+        let ranked = match recent {
+            Some(recent) => ranked_over(&figures.m, &recent, &options),
+            None => ranked(&figures.m, &options),
+        };
+        ranked.into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()
     }
 
     /// The log has incidents above it, and not what the last seconds say.
