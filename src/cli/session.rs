@@ -174,9 +174,12 @@ fn servers(
         servers.into_iter().partition(|engine| engine.commands.is_empty());
     let mut filters = Vec::new();
     // Of one that starts later nothing is promised.
-    filters.extend((!named.is_empty()).then(|| TargetFilter::Servers(named)));
-    filters
-        .extend((!running.is_empty()).then(|| TargetFilter::Running { engines: of_java, servers: running }));
+    if !named.is_empty() {
+        filters.push(TargetFilter::Servers(named));
+    }
+    if !running.is_empty() {
+        filters.push(TargetFilter::Running { engines: of_java, servers: running });
+    }
     Ok(filters)
 }
 
