@@ -13,6 +13,10 @@ use crate::verdict::is_failure_of_durability;
 /// A sync in flight for so long hangs, whatever the window was.
 const HANGS: Duration = Duration::from_secs(1);
 
+/// From here on syncs are no longer "not the problem", though below the limit: of commits that come at random,
+/// half find such a log busy.
+const BUSY: f64 = 0.5;
+
 /// Verdict, causes and advice, a sentence each; what is not known is left out.
 pub(super) fn head(explanation: &Explanation, style: &Style) -> Vec<String> {
     if explanation.waits.total().measured == 0 {
@@ -75,7 +79,7 @@ fn verdict(
     };
     let is_all_counted = explanation.unseen_durable_writes().is_none();
     // Of a file that is no log it is not known who waits for it.
-    let is_busy = |row: &RoleRow| row.stats.in_flight_mean(m.span.duration) >= SATURATED;
+    let is_busy = |row: &RoleRow| row.stats.in_flight_mean(m.span.duration) >= BUSY;
     let verdict = absence::sync_problem(m.roles.iter().any(is_busy), is_all_counted, &m.lost);
     let verdict = verdict.map_or_else(|| capitalize(&logs), |verdict| format!("{verdict}: {logs}"));
     (Some(format!("{verdict}.")), false)

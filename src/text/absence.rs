@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{capitalize, interval, percent};
+use super::{capitalize, duration_in_words, interval, percent};
 use crate::model::{Durability, Lost, Net};
 
 /// What can be denied.
@@ -102,7 +102,7 @@ denials! {
         "a table for each";
     SYNC_PROBLEM: ["Syncs are not the problem"],
         "the syncs of all roles that ended in the window, and those in flight at its end: none took a second, and none of \
-         the roles, logs or not, had one in flight for 80 % of the time; that no watched call was missed, and that nothing was made durable by other calls",
+         the roles, logs or not, had one in flight for half of the time; that no watched call was missed, and that nothing was made durable by other calls",
         "what the server waits for beside its syncs",
         "how busy the logs are, and no more; what hung, or is the limit";
     LOG_SYNC_END: ["No sync of its logs ended for {}"],
@@ -243,7 +243,7 @@ pub(crate) fn yet(rows: usize, are_writes: bool) -> Option<String> {
 
 /// The same of syncs that failed, or took `at_least`.
 pub(crate) fn slow_yet(entries: usize, at_least: Duration) -> Option<String> {
-    (entries == 0).then(|| format!("{}.", YET.say(2, &[&interval(at_least)])))
+    (entries == 0).then(|| format!("{}.", YET.say(2, &[&duration_in_words(at_least.as_nanos() as u64)])))
 }
 
 pub(crate) fn row() -> String {
@@ -266,7 +266,7 @@ pub(crate) fn counted_sync(servers: usize, is_all_counted: bool) -> Option<Strin
     (servers > 0).then(|| COUNTED_SYNC.say(strength, &[&servers.to_string()]))
 }
 
-/// Where no sync hangs, or hung. `is_busy`: a role was, most of the time; `is_all_counted`: all that makes
+/// Where no sync hangs, or hung. `is_busy`: a role was, half of the time; `is_all_counted`: all that makes
 /// durable was.
 pub(crate) fn sync_problem(is_busy: bool, is_all_counted: bool, lost: &Lost) -> Option<String> {
     (!is_busy && is_all_counted && !lost.is_incomplete() && lost.unwatched == 0)
