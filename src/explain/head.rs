@@ -13,8 +13,8 @@ use crate::verdict::is_failure_of_durability;
 /// A sync in flight for so long hangs, whatever the window was.
 const HANGS: Duration = Duration::from_secs(1);
 
-/// From here on syncs are no longer "not the problem", though below the limit: of commits that come at random,
-/// half find such a log busy.
+/// From here on syncs are no longer "not the problem", though below the limit: of commits that come at
+/// random, half find such a log busy.
 const BUSY: f64 = 0.5;
 
 /// Verdict, causes and advice, a sentence each; what is not known is left out.
