@@ -23,20 +23,18 @@ const READ_OVER: Duration = Duration::from_secs(10);
 const LEAST_PATH: usize = 24;
 
 impl State {
-    pub(super) fn read(&self) -> Option<Read> {
+    /// `recent`: [`State::recent`].
+    pub(super) fn read(&self, recent: Option<Arc<Interval>>) -> Option<Read> {
         let figures = self.shown.figures.as_ref()?;
         if figures.m.span.duration.is_zero() {
             return None;
         }
-        let (recent, since_hang) = match self.choice.cumulative {
-            true => (None, None),
-            false => {
-                let recent = self.recent(figures);
-                match self.record.past.recent_since_hang(figures.tick, READ_OVER) {
-                    None => (recent.clone(), recent),
-                    Some(since_hang) => (recent, longer(since_hang, figures)),
-                }
-            }
+        let since_hang = match self.choice.cumulative {
+            true => None,
+            false => match self.record.past.recent_since_hang(figures.tick, READ_OVER) {
+                None => recent.clone(),
+                Some(since_hang) => longer(since_hang, figures),
+            },
         };
         let servers = self.servers();
         let sentences = self.sentences(since_hang.as_ref().unwrap_or(&figures.m), &servers);
@@ -56,7 +54,8 @@ impl State {
     }
 
     /// What is shown may be a part of a longer time; None: it is not.
-    fn recent(&self, figures: &Figures) -> Option<Arc<Interval>> {
+    pub(super) fn recent(&self) -> Option<Arc<Interval>> {
+        let figures = self.shown.figures.as_ref().filter(|_| !self.choice.cumulative)?;
         self.record.past.recent(figures.tick, READ_OVER).and_then(|recent| longer(recent, figures))
     }
 
@@ -70,14 +69,13 @@ impl State {
     }
 
     /// The servers that there are figures of. What the exporter knows holds for now, and not for the past.
-    pub(super) fn ranked(&self) -> Vec<Ranked> {
+    pub(super) fn ranked(&self, recent: Option<&Interval>) -> Vec<Ranked> {
         let Some(figures) = &self.shown.figures else { return Vec::new() };
         let standing = self.record.standing.iter().filter(|_| self.record.paused.is_none());
         let failing = standing.filter(|of| of.state == verdict::State::Failing).map(|of| of.pid).collect();
         let options = render::Options { failing, ..self.sentence_options() };
-        let recent = (!self.choice.cumulative).then(|| self.recent(figures)).flatten();
         let ranked = match recent {
-            Some(recent) => ranked_over(&figures.m, &recent, &options),
+            Some(recent) => ranked_over(&figures.m, recent, &options),
             None => ranked(&figures.m, &options),
         };
         ranked.into_iter().filter(|one| figures.m.server(one.id).is_some()).collect()

@@ -20,10 +20,11 @@ impl State {
     /// Makes everything anew that depends on which figures are shown, how and of what.
     pub(super) fn refresh(&mut self) {
         self.shown.figures = self.record.figures(self.choice.cumulative);
-        self.shown.ranked = self.ranked();
+        let recent = self.recent();
+        self.shown.ranked = self.ranked(recent.as_deref());
         self.refresh_rows();
         self.shown.incidents = self.incidents();
-        self.shown.read = self.read();
+        self.shown.read = self.read(recent);
     }
 
     pub(super) fn refresh_rows(&mut self) {
