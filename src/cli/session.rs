@@ -170,10 +170,11 @@ fn servers(
         );
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
-    let (of_java, named): (Vec<_>, Vec<_>) =
-        servers.into_iter().partition(|engine| engine.commands.is_empty());
+    let with = |wanted: fn(&Engine) -> bool| servers.iter().filter(move |engine| wanted(engine)).cloned();
+    let of_java: Vec<_> = with(|engine| !engine.main_classes.is_empty()).collect();
+    let named: Vec<_> = with(|engine| !engine.commands.is_empty()).collect();
     let mut filters = Vec::new();
-    // Of one that starts later nothing is promised.
+    // Of a Java server that starts later nothing is promised.
     if !named.is_empty() {
         filters.push(TargetFilter::Servers(named));
     }

@@ -18,10 +18,10 @@ pub(crate) const LAUNCHER: &str = "java";
 
 /// Of one owner so many Java processes are asked. Others are counted, as are those that do not answer.
 const MOST_OF_ONE: usize = 256;
-/// A process that keeps its command line from being read is passed over; else that takes microseconds. All of
-/// them have so much time, those of services first.
+/// Reading a command line takes microseconds. A process that keeps its own from being read is passed over.
 static THREADS: Threads = Threads::new("main-class", 64);
 const TIMEOUT: Duration = Duration::from_millis(50);
+/// For all of them together, services first.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The engine of such a process. May wait for the process's memory lock.
@@ -51,7 +51,7 @@ pub(crate) fn running(engines: &Arc<Engines>, of: &[Arc<Engine>]) -> (Vec<Server
     }
     let end = Instant::now() + DEADLINE;
     let (mut running, mut unknown) = (Vec::new(), 0);
-    // After some that hang, no other of a list is asked.
+    // After some that hang, no other of a list is asked: each owner has its own.
     for mut pids in by_owner.into_values() {
         unknown += pids.len().saturating_sub(MOST_OF_ONE);
         pids.truncate(MOST_OF_ONE);

@@ -1,8 +1,8 @@
 //! Which processes are traced ([`filter`], [`processes`], [`selection`], [`finder`], [`executables`],
-//! [`main_class`]), and
-//! which of them are one server ([`instances`]). What a server is called is [`naming`], by what it is known
-//! again [`identity`], where it listens [`listening`], and which of its claims the kernel confirms
-//! [`proof`]. [`owner`] says whose a process is where something is shared out, [`shares`] who gives way.
+//! [`main_class`]), and which of them are one server ([`instances`]). What a server is called is [`naming`],
+//! by what it is known again [`identity`], where it listens [`listening`], and which of its claims the kernel
+//! confirms [`proof`]. [`owner`] says whose a process is where something is shared out, [`shares`] who gives
+//! way.
 
 pub(crate) mod executables;
 pub mod filter;

@@ -20,6 +20,7 @@ mod history_stranger;
 mod identity;
 mod in_flight;
 mod json_schema;
+mod main_class;
 mod min_core_btf;
 mod names_of_servers;
 mod not_durable;
