@@ -14,7 +14,7 @@ use fsynctop::exporter::verdict::Told;
 use fsynctop::exporter::web::address::listen;
 use fsynctop::exporter::web::files::{Files, OnDisk};
 use fsynctop::exporter::web::{Statistics, Web};
-use rustix::net::{AddressFamily, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
 /// Figures of any size that take any time.
@@ -142,7 +142,8 @@ impl Server {
 
     /// From a source address of the client's choice: all of 127.0.0.0/8 is this host.
     pub fn connect_from(&self, source: Ipv4Addr) -> std::io::Result<TcpStream> {
-        let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
         rustix::net::bind(&socket, &SocketAddr::from((source, 0)))?;
         rustix::net::connect(&socket, &self.address)?;
         let stream = TcpStream::from(socket);
