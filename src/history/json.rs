@@ -334,6 +334,7 @@ fn tables_of(
             filesystem,
             storage,
             seccomp_filters,
+            doublewrite: None,
             notes,
             thresholds,
             alive,

@@ -55,6 +55,8 @@ pub struct Server {
     pub notes: Vec<String>,
     /// How long its syncs may take, by its engine and its settings; none before it is described.
     pub thresholds: Vec<Threshold>,
+    /// InnoDB's doublewrite buffer, where it lies in the system tablespace and that could be read.
+    pub doublewrite: Option<FilePart>,
     pub alive: bool,
     pub known_by: KnownBy,
 }
@@ -109,6 +111,7 @@ impl Server {
             seccomp_filters: 0,
             notes: Vec::new(),
             thresholds: Vec::new(),
+            doublewrite: None,
             alive: true,
             known_by: KnownBy::default(),
         }
@@ -151,6 +154,17 @@ pub struct FileId {
     pub generation: u32,
     /// The filesystem has no inode generations: a reused inode number may be taken for the old file.
     pub weak: bool,
+}
+
+/// Where a part of a file lies that has a role of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    /// The superblock's, on btrfs as well.
+    pub device: u32,
+    /// The kernel's own number.
+    pub inode: u64,
+    /// The offsets at which each place begins, and before which it ends.
+    pub places: [(u64, u64); 2],
 }
 
 /// The target of a sync.

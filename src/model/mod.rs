@@ -40,7 +40,7 @@ pub use figures::Figure;
 pub(crate) use interval::roles_of;
 pub use interval::{Interval, Rest, Span};
 pub(crate) use kinds::words;
-pub use kinds::{FileId, KnownBy, Server, ServerId, Target};
+pub use kinds::{FileId, FilePart, KnownBy, Server, ServerId, Target};
 pub use lost::{Amount, Effect, Exported, Loss, Lost};
 
 pub(crate) use neighbours::{Device, Neighbour, Place};

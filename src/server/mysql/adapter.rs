@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{settings, version};
+use super::{doublewrite, settings, version};
 use crate::linux::rooted::Root;
 use crate::model::{Engine, Role, Server, durability};
 use crate::server::what::adapter::{Adapter, Process};
@@ -50,6 +50,7 @@ impl Adapter for MySql {
     ) -> ToldPort {
         server.socket = socket(listening, settings);
         identify(process.root, server, settings);
+        server.doublewrite = doublewrite::of_server(process, settings);
         told_port(settings, server.version.is_some())
     }
 

@@ -3,6 +3,7 @@
 //! syncs, by both.
 
 pub(super) mod adapter;
+pub(crate) mod doublewrite;
 pub mod durable_writes;
 pub(crate) mod option_file;
 pub(super) mod option_reader;

@@ -69,8 +69,8 @@ pub trait Adapter: Sync {
         false
     }
 
-    /// Sets the socket, and what only this engine is known by; returns the port that the server was told.
-    /// `listening`: sockets that it listens on.
+    /// Sets the socket, and what only this engine is known by or has; returns the port that the server was
+    /// told. `listening`: sockets that it listens on.
     fn complete(
         &self,
         _: &Process<'_>,
