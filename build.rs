@@ -23,7 +23,7 @@ const OBJECTS: [&str; 3] = ["sync", "wait", "timer"];
 const READ_THE_KERNEL: [&str; 2] = ["sync", "wait"];
 
 /// The enums whose constants both sides need: the object, the enum, and the type of its constants in Rust.
-const ENUMS: [(&str, &str, &str); 25] = [
+const ENUMS: [(&str, &str, &str); 26] = [
     ("sync", "histogram_shape", "usize"),
     ("sync", "target_limit", "usize"),
     ("sync", "name_limit", "usize"),
@@ -33,6 +33,7 @@ const ENUMS: [(&str, &str, &str); 25] = [
     ("sync", "share_limit", "u32"),
     ("sync", "grave", "usize"),
     ("sync", "unsynced_limit", "usize"),
+    ("sync", "part_limit", "usize"),
     ("sync", "unwatched_limit", "usize"),
     ("sync", "writeback_limit", "usize"),
     ("sync", "op", "u8"),

@@ -14,6 +14,7 @@
 #include "identity.h"
 #include "kernel.h"
 #include "leave.h"
+#include "parts.h"
 #include "pending.h"
 #include "read.h"
 #include "record.h"
@@ -40,6 +41,7 @@ struct block {
 	s32 fd;
 };
 #define BLOCK_AT 12
+#define OFFSET_AT 40
 
 struct aio_event {
 	u64 data;
@@ -106,6 +108,16 @@ static __always_inline u32 op_of_block(const struct block *block, struct file *f
 		return OP_AIO_FDATASYNC;
 	op = is_block_write(block) && file ? op_of_write(file, block->flags) : OPS;
 	return op == OP_DSYNC_WRITE ? OP_AIO_DSYNC_WRITE : op == OP_WRITE ? OP_AIO_WRITE : OPS;
+}
+
+// Where it writes, which is looked at only where that could tell anything.
+static __always_inline u64 offset_of_block(u64 address)
+{
+	u64 offset = NO_OFFSET;
+
+	if (parts_end)
+		bpf_probe_read_user(&offset, sizeof(offset), (void *)(address + OFFSET_AT));
+	return offset;
 }
 
 // Which of the requests in flight.
@@ -196,6 +208,8 @@ __noinline int begin_block(u64 address, u64 context, u64 stack, u64 now)
 	op = op_of_block(&block, file);
 	if (op >= OPS || !(watched_ops & (1 << op)))
 		return 0;
+	if (all_writes && op == OP_AIO_WRITE)
+		op = op_at(offset_of_block(address), file, OP_AIO_WRITE, OP_AIO_PART_WRITE);
 	before = bpf_map_lookup_elem(&aio_requests, &key);
 	if (before && !before->silent)
 		silence_process(key.tgid);

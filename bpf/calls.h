@@ -31,7 +31,7 @@ int enter_fsync_or_fdatasync_or_write_or_pwrite64_or_writev_or_pwritev_or_pwrite
 	if (is_fsync_or_fdatasync(context->number))
 		enter(context->number == NUMBER_OF_FDATASYNC ? OP_FDATASYNC : OP_FSYNC, KIND_FILE, fd);
 	else
-		enter_write(OP_DSYNC_WRITE, fd, 0, context);
+		enter_write(OP_DSYNC_WRITE, fd, 0, NO_OFFSET, context);
 	return 0;
 }
 

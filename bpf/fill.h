@@ -34,7 +34,7 @@ static __always_inline void leave_fill(s64 result)
 	SEC("tracepoint/syscalls/sys_enter_" #name)                                 \
 	int enter_##name(struct enter_context *context)                             \
 	{                                                                           \
-		enter_write(op, (s32)context->TRACEPOINT_ARGUMENT_##n, 0, 0);       \
+		enter_write(op, (s32)context->TRACEPOINT_ARGUMENT_##n, 0, NO_OFFSET, 0);       \
 		return 0;                                                           \
 	}
 
@@ -43,7 +43,7 @@ static __always_inline void leave_fill(s64 result)
 	int fentry_##name(u64 *context)                                             \
 	{                                                                           \
 		struct pt_regs *registers = (void *)context[0];                     \
-		enter_write(op, (s32)ARGUMENT(registers, n), 0, 0);                 \
+		enter_write(op, (s32)ARGUMENT(registers, n), 0, NO_OFFSET, 0);                 \
 		return 0;                                                           \
 	}
 
@@ -51,7 +51,7 @@ static __always_inline void leave_fill(s64 result)
 	SEC("kprobe.multi/" WRAPPER(name))                                          \
 	int kprobe_##name(struct pt_regs *context)                                  \
 	{                                                                           \
-		enter_write(op, (s32)CAST_ARGUMENT(WRAPPER_ARGUMENT(context), n), 0, 0); \
+		enter_write(op, (s32)CAST_ARGUMENT(WRAPPER_ARGUMENT(context), n), 0, NO_OFFSET, 0); \
 		return 0;                                                           \
 	}
 

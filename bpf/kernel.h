@@ -270,7 +270,12 @@ struct io_sync {
 	s32 flags;
 };
 
+struct kiocb {
+	s64 ki_pos; // -1: where the file stands
+};
+
 struct io_rw {
+	struct kiocb kiocb;
 	u32 flags;
 };
 

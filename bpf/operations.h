@@ -14,13 +14,13 @@
 	DO(syncfs, OP_SYNCFS, KIND_FILESYSTEM, ARGUMENTS, OWN)                          \
 	DO(sync, OP_SYNC, KIND_NO_FILE, NO_ARGUMENTS, OWN)
 
-// The calls that write (write.h). DO(name, the flags of one write among its arguments).
+// The calls that write (write.h). DO(name, the flags of one write among its arguments, its offset among them).
 #define WRITES(DO)                                                                      \
-	DO(write, NO_FLAGS)                                                             \
-	DO(pwrite64, NO_FLAGS)                                                          \
-	DO(writev, NO_FLAGS)                                                            \
-	DO(pwritev, NO_FLAGS)                                                           \
-	DO(pwritev2, FLAGS)
+	DO(write, NO_FLAGS, NO_OFFSET)                                                  \
+	DO(pwrite64, NO_FLAGS, OFFSET)                                                  \
+	DO(writev, NO_FLAGS, NO_OFFSET)                                                 \
+	DO(pwritev, NO_FLAGS, OFFSET)                                                   \
+	DO(pwritev2, FLAGS, OFFSET)
 
 // The other calls by which a file gets its data, or room for it (fill.h), where all writes are watched. DO(name, what
 // it is counted as, which argument is the descriptor).
@@ -46,6 +46,9 @@ enum op {
 	OP_AIO_WRITE,
 	OP_WRITEBACK, // no call: what the kernel could not write later (writeback.h)
 	OP_FALLOCATE, // room for what is written later, where all writes are watched
+	OP_PART_WRITE, // as OP_WRITE, and the next two as the others, of a part of a file (parts.h)
+	OP_IO_URING_PART_WRITE,
+	OP_AIO_PART_WRITE,
 	OPS
 };
 #undef OPERATION_NUMBER

@@ -49,6 +49,12 @@ enum unsynced_limit {
 	UNSYNCED_GENERATIONS = 8, // a power of two
 };
 
+// How many files are known to have a part with a role of its own, and in how many places a part lies at most (parts.h).
+enum part_limit {
+	PARTS = 256,
+	PART_RANGES = 2,
+};
+
 // What the owners of processes have shares of (shares.h).
 enum room {
 	ROOM_CALLS = 0,
@@ -355,6 +361,19 @@ struct writeback_error {
 	u32 reserved;
 };
 
+// A file of a server, of which a part has a role of its own.
+struct part_key {
+	u64 inode;
+	u32 device; // the superblock's
+	u32 tgid;   // the server's
+};
+
+// The part: each of its places begins at an offset and ends before another.
+struct part {
+	u64 begin[PART_RANGES];
+	u64 end[PART_RANGES];
+};
+
 enum event_type {
 	EVENT_FILE = 1,
 	EVENT_SYNC = 2,
@@ -436,6 +455,7 @@ struct contract {
 	enum grave grave;
 	enum unwatched_limit unwatched_limit;
 	enum unsynced_limit unsynced_limit;
+	enum part_limit part_limit;
 	enum name_limit name_limit;
 	enum op op;
 	enum watched_calls watched_calls;

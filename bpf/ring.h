@@ -14,6 +14,7 @@
 #include "kernel.h"
 #include "leave.h"
 #include "lookup.h"
+#include "parts.h"
 #include "pending.h"
 #include "read.h"
 #include "record.h"
@@ -196,6 +197,9 @@ __noinline int begin_request(u64 address, u64 now)
 	from.op = op_of_request(request, REQUEST_READ(request, opcode), from.file);
 	if (from.op >= OPS || !(watched_ops & (1 << from.op)))
 		return 0;
+	if (all_writes && from.op == OP_IO_URING_WRITE)
+		from.op = op_at(READ_AS(io_rw, request, kiocb.ki_pos), from.file, OP_IO_URING_WRITE,
+				OP_IO_URING_PART_WRITE);
 	from.completion = completion_of(request);
 	from.partial = is_partial(request, from.op);
 	// Of a server of several processes no row is guessed: to look for its first process would cost each request of

@@ -54,7 +54,9 @@ u32 unsynced_epoch;  // which half of the maxima counts; user space raises it
 #define COVERING                                                                                             \
 	(bit(OP_FSYNC) | bit(OP_FDATASYNC) | bit(OP_IO_URING_FSYNC) | bit(OP_IO_URING_FDATASYNC) |           \
 	 bit(OP_AIO_FSYNC) | bit(OP_AIO_FDATASYNC))
-#define LEAVING_UNSYNCED (bit(OP_WRITE) | bit(OP_IO_URING_WRITE) | bit(OP_AIO_WRITE))
+#define LEAVING_UNSYNCED                                                                                     \
+	(bit(OP_WRITE) | bit(OP_IO_URING_WRITE) | bit(OP_AIO_WRITE) | bit(OP_PART_WRITE) |                   \
+	 bit(OP_IO_URING_PART_WRITE) | bit(OP_AIO_PART_WRITE))
 
 // A sync of a whole file. sync_file_range and msync are of a part, and neither they nor syncfs and sync name what they
 // cover: they cover nothing here.

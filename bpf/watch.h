@@ -12,7 +12,7 @@
 // A write that is not durable is nothing that a commit waits for.
 static __always_inline bool watches_waits_of(u32 op)
 {
-	return watch_waits && !(all_writes && (op == OP_WRITE || op == OP_FALLOCATE));
+	return watch_waits && !(all_writes && (op == OP_WRITE || op == OP_PART_WRITE || op == OP_FALLOCATE));
 }
 
 static __always_inline struct waiting *waiting_by_number(u32 thread, bool create)

@@ -15,6 +15,7 @@
 #include "kprobe.h"
 #include "leave.h"
 #include "lookup.h"
+#include "parts.h"
 #include "read.h"
 #include "record.h"
 #include "rows.h"
@@ -102,8 +103,12 @@ static __always_inline void forget_skipped_exit(void)
 }
 
 #if defined(__TARGET_ARCH_x86)
+#define NUMBER_OF_PWRITE64 18
+#define NUMBER_OF_PWRITEV 296
 #define NUMBER_OF_PWRITEV2 328
 #elif defined(__TARGET_ARCH_arm64)
+#define NUMBER_OF_PWRITE64 68
+#define NUMBER_OF_PWRITEV 70
 #define NUMBER_OF_PWRITEV2 287
 #endif
 
@@ -118,8 +123,21 @@ static __always_inline u32 flags_of(struct enter_context *context)
 	return flags;
 }
 
-// `own_op`: what a call of the self-test is counted as. `context`: by tracepoint, where the flags are read from it.
-static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags, struct enter_context *context)
+// The same of the offset, which is looked at only where it could tell anything.
+static __always_inline u64 offset_of(struct enter_context *context)
+{
+	u32 number = context->number;
+	u64 offset = NO_OFFSET;
+
+	if (parts_end &&
+	    (number == NUMBER_OF_PWRITE64 || number == NUMBER_OF_PWRITEV || number == NUMBER_OF_PWRITEV2))
+		bpf_probe_read_kernel(&offset, sizeof(offset), &context->args[3]);
+	return offset;
+}
+
+// `own_op`: what a call of the self-test is counted as. `context`: by tracepoint, where flags and offset are read from
+// it.
+static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags, u64 offset, struct enter_context *context)
 {
 	struct task_struct *task = current_task();
 	struct file *file;
@@ -146,6 +164,8 @@ static __always_inline void enter_write(u32 own_op, s32 fd, u32 flags, struct en
 		forget_skipped_exit();
 		return;
 	}
+	if (all_writes && !own && op == OP_WRITE)
+		op = op_at(context ? offset_of(context) : offset, file, OP_WRITE, OP_PART_WRITE);
 	now = bpf_ktime_get_ns();
 	call = start_call(task, op, fd);
 	if (!call)
@@ -261,7 +281,7 @@ __noinline int count_lone_write(s32 fd)
 
 static __always_inline bool is_write(u32 op)
 {
-	return op == OP_DSYNC_WRITE || op == OP_WRITE || op == OP_FALLOCATE;
+	return op == OP_DSYNC_WRITE || op == OP_WRITE || op == OP_PART_WRITE || op == OP_FALLOCATE;
 }
 
 // The counted write that the thread is in. Where only durable ones are counted, it is nearly always in none, and has no
@@ -280,7 +300,7 @@ static __always_inline struct call *write_in_flight(u32 thread)
 static __always_inline s64 result_of_write(struct call *call, s64 result)
 {
 	// It answers who asked not to wait, and nothing was written.
-	return call->op == OP_WRITE && result == -EAGAIN ? 0 : result;
+	return leaves_unsynced(call->op) && result == -EAGAIN ? 0 : result;
 }
 
 static __always_inline void end_write(struct call *call, u32 thread, s64 result)
@@ -319,13 +339,16 @@ static __always_inline void leave_write(s64 result, struct pt_regs *registers)
 
 #define FENTRY_FLAGS(registers) ((u32)ARGUMENT(registers, 6))
 #define FENTRY_NO_FLAGS(registers) 0
+#define FENTRY_OFFSET(registers) ARGUMENT(registers, 4)
+#define FENTRY_NO_OFFSET(registers) NO_OFFSET
 
-#define FENTRY_WRITES(name, flags)                                                     \
+#define FENTRY_WRITES(name, flags, offset)                                             \
 	SEC("fentry/" WRAPPER(name))                                                   \
 	int fentry_##name(u64 *context)                                                \
 	{                                                                              \
 		struct pt_regs *registers = (void *)context[0];                        \
-		enter_write(OP_DSYNC_WRITE, (s32)ARGUMENT(registers, 1), FENTRY_##flags(registers), 0); \
+		enter_write(OP_DSYNC_WRITE, (s32)ARGUMENT(registers, 1), FENTRY_##flags(registers), \
+			    FENTRY_##offset(registers), 0);                            \
 		return 0;                                                              \
 	}                                                                              \
 	SEC("fexit/" WRAPPER(name))                                                    \
@@ -337,13 +360,16 @@ static __always_inline void leave_write(s64 result, struct pt_regs *registers)
 
 #define KPROBE_FLAGS(registers) ((u32)CAST_ARGUMENT(registers, 6))
 #define KPROBE_NO_FLAGS(registers) 0
+#define KPROBE_OFFSET(registers) (all_writes ? CAST_ARGUMENT(registers, 4) : NO_OFFSET)
+#define KPROBE_NO_OFFSET(registers) NO_OFFSET
 
-#define KPROBE_WRITES(name, flags)                                              \
+#define KPROBE_WRITES(name, flags, offset)                                      \
 	SEC("kprobe.multi/" WRAPPER(name))                                      \
 	int kprobe_##name(struct pt_regs *context)                              \
 	{                                                                       \
 		struct pt_regs *registers = WRAPPER_ARGUMENT(context);          \
-		enter_write(OP_DSYNC_WRITE, (s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers), 0); \
+		enter_write(OP_DSYNC_WRITE, (s32)CAST_ARGUMENT(registers, 1), KPROBE_##flags(registers), \
+			    KPROBE_##offset(registers), 0);                     \
 		return 0;                                                       \
 	}                                                                       \
 	SEC("kretprobe.multi/" WRAPPER(name))                                   \

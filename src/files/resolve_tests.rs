@@ -17,7 +17,7 @@ fn id_of(file: &File) -> FileId {
     let info = DescriptorInfo::read(Path::new(PROC), me(), file.as_raw_fd()).unwrap();
     let mount = mount_of(Path::new(PROC), me(), info.mount_id.unwrap()).unwrap();
     let inode = rooted::attributes(file).unwrap().inode;
-    FileId { device: mount.device, inode, generation: 1, weak: false }
+    FileId { device: mount.device, inode, generation: 1, weak: false, part: false }
 }
 
 fn resolve_own(file: &File, id: FileId) -> Option<Resolved> {

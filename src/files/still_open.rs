@@ -130,7 +130,7 @@ mod tests {
 
     fn file(pid: u32, inode: u64) -> (File, ()) {
         let server = ServerId { pid, start_ns: 7 };
-        ((server, FileId { device: 1, inode, generation: 3, weak: false }), ())
+        ((server, FileId { device: 1, inode, generation: 3, weak: false, part: false }), ())
     }
 
     fn wait_for(what: &str, mut until: impl FnMut() -> bool) {
@@ -209,7 +209,7 @@ mod tests {
         let inode = open.metadata().unwrap().st_ino();
         let server = ServerId { pid: std::process::id(), start_ns: 7 };
         // No file has this number.
-        let id = |inode| FileId { device: 1, inode, generation: 3, weak: false };
+        let id = |inode| FileId { device: 1, inode, generation: 3, weak: false, part: false };
         let mut files: StillOpen<u64> = StillOpen::new("test-open", Engines::builtin());
         files.begin_round(vec![((server, id(u64::MAX)), 5), ((server, id(inode)), 6)]);
         wait_for("both", || files.searches.pending() == 0);

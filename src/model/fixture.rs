@@ -55,7 +55,7 @@ pub fn spread(count: u64, [min, p50, p99, max]: [f64; 4]) -> Stats {
 }
 
 pub fn file(inode: u64) -> Target {
-    Target::File(FileId { device: DEVICE, inode, generation: 1_234_567, weak: false })
+    Target::File(FileId { device: DEVICE, inode, generation: 1_234_567, weak: false, part: false })
 }
 
 pub fn row(server: ServerId, inode: u64, path: &str, role: Role, op: Op, stats: Stats) -> FileRow {

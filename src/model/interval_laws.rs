@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn with_fewer_rows_every_sum_is_the_same(rows in many(any_unsynced()), keep in any::<[bool; 5]>()) {
         let kept: Vec<usize> = (0..rows.len()).filter(|&at| keep[at]).collect();
-        let id = FileId { device: 0, inode: 0, generation: 0, weak: false };
+        let id = FileId { device: 0, inode: 0, generation: 0, weak: false, part: false };
         let rest = |row: &UnsyncedRow| UnsyncedRow { server: ServerId::NONE, target: Target::File(id), ..row.clone() };
         let limited = rows.limit(&kept, rest);
         prop_assert!(limited.len() <= kept.len() + 1);

@@ -154,6 +154,9 @@ pub struct FileId {
     pub generation: u32,
     /// The filesystem has no inode generations: a reused inode number may be taken for the old file.
     pub weak: bool,
+    /// Not the file, but the part of it that has a role of its own ([`FilePart`]).
+    #[serde(default)]
+    pub part: bool,
 }
 
 /// Where a part of a file lies that has a role of its own.

@@ -73,7 +73,7 @@ roles! {
     Binlog "binlog", "the binary log", Last, Counts, SERIAL | DURABLE | FEW;
     BinlogIndex "binlog_index", "the binary log's index", Last, Counts, FEW;
     RelayLog "relay_log", "the relay log", Last, Counts, DURABLE | FEW;
-    Doublewrite "doublewrite", "the doublewrite files", Fixed, Counts, DURABLE | INNODB | FEW;
+    Doublewrite "doublewrite", "the doublewrite buffer", Fixed, Counts, DURABLE | INNODB | FEW;
     Undo "undo", "the undo tablespaces", Fixed, Counts, DURABLE | INNODB | FEW;
     SystemTablespace "system_tablespace", "the system tablespace", Fixed, Counts, DURABLE | INNODB | FEW;
     Tablespace "tablespace", "the tablespaces", Fixed, Counts, DURABLE | INNODB;

@@ -218,7 +218,7 @@ mod tests {
         let peak = |seconds, most| Peak { at: at(seconds), most };
         let file = UnsyncedFile {
             server: MYSQL,
-            file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+            file: FileId { device: 1, inode: 2, generation: 3, weak: false, part: false },
             info: Arc::new(FileInfo::nameless(Role::Redo)),
             now: backlog(700, 3),
             peaks: vec![peak(1, backlog(9_000, 1)), peak(2, backlog(800, 40)), peak(3, backlog(900, 5))],
@@ -239,7 +239,7 @@ mod tests {
     fn the_most_of_a_role_is_what_its_files_had_at_once_and_no_sum_of_different_moments() {
         let row = |inode, now, most| UnsyncedRow {
             server: MYSQL,
-            target: Target::File(FileId { device: 1, inode, generation: 3, weak: false }),
+            target: Target::File(FileId { device: 1, inode, generation: 3, weak: false, part: false }),
             info: Arc::new(FileInfo::nameless(Role::Redo)),
             now,
             most,

@@ -319,6 +319,7 @@ fn size_maps(
     size(maps.unsynced.set_autocreate(all_writes))?;
     size(maps.unsynced_slots.set_autocreate(all_writes))?;
     size(maps.free_unsynced.set_autocreate(all_writes))?;
+    size(maps.parts.set_autocreate(all_writes))?;
     if all_writes {
         size(maps.free_unsynced.set_max_entries(UNSYNCED_FILES as u32))?;
     }

@@ -1,8 +1,8 @@
 //! What to trace and how much room to give it.
 
 use super::contract::record::{
-    AIO_REQUESTS, CALLS_WITHOUT_SLOT, ERRORS, FIRST_FILE_SLOT, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT, SHARES,
-    UNSYNCED_FILES,
+    AIO_REQUESTS, CALLS_WITHOUT_SLOT, ERRORS, FIRST_FILE_SLOT, PARTS, REQUEST_SLOTS, REQUESTS_WITHOUT_SLOT,
+    SHARES, UNSYNCED_FILES,
 };
 use crate::model::{AttachMode, Engine, Op, Processes};
 
@@ -136,7 +136,13 @@ impl Capacity {
             + hash(AIO_REQUESTS, 16 + 112)
             + hash(1_024, 24 + 16)
             + hash(256, 8)
-            + if all_writes { hash(UNSYNCED_FILES as u64, 36) + UNSYNCED_FILES as u64 * (256 + 4) } else { 0 }
+            + if all_writes {
+                hash(UNSYNCED_FILES as u64, 36)
+                    + UNSYNCED_FILES as u64 * (256 + 4)
+                    + hash(PARTS as u64, 16 + 32)
+            } else {
+                0
+            }
     }
 }
 

@@ -53,6 +53,7 @@ unsafe impl Record for types::writeback_error {}
 
 #[cfg(test)]
 mod tests {
+    use super::super::parts::OF_PARTS;
     use super::record;
     use crate::model::Op;
 
@@ -62,7 +63,9 @@ mod tests {
             .iter()
             .map(|&op| (format!("OP_{}", op.name().to_uppercase().replace(' ', "_")), op as u8))
             .collect();
-        ours.push(("OPS".to_owned(), Op::ALL.len() as u8));
+        let of_part = |op: Op| format!("OP_{}", op.name().to_uppercase().replace("WRITE", "PART_WRITE"));
+        ours.extend(OF_PARTS.map(|(op, number)| (of_part(op).replace(' ', "_"), number as u8)));
+        ours.push(("OPS".to_owned(), (Op::ALL.len() + OF_PARTS.len()) as u8));
         let theirs: Vec<_> =
             record::ALL_OF_OP.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
         assert_eq!(ours, theirs);

@@ -35,6 +35,16 @@ pub(super) fn set_unsynced_epoch(skel: &mut SyncSkel, epoch: u32) {
     unsafe { std::ptr::from_mut(&mut bss.unsynced_epoch).write_volatile(epoch) };
 }
 
+/// All parts of files that are told apart lie between these offsets; none: between 0 and 0.
+pub(super) fn set_parts(skel: &mut SyncSkel, begin: u64, end: u64) {
+    let bss = skel.maps.bss_data.as_deref_mut().expect("the object has a .bss");
+    // SAFETY: words that only this side writes; the programs read them at any moment.
+    unsafe {
+        std::ptr::from_mut(&mut bss.parts_begin).write_volatile(begin);
+        std::ptr::from_mut(&mut bss.parts_end).write_volatile(end);
+    }
+}
+
 /// While this is set, no sync is counted that starts: the programs at the entries look at it first.
 pub(super) fn set_stopped(skel: &mut SyncSkel, stopped: bool) {
     if let Some(bss) = skel.maps.bss_data.as_deref_mut() {

@@ -194,7 +194,7 @@ pub(super) fn take_writeback_errors(
         let types::writeback_error { device, inode, generation, .. } = error;
         let target = match inode {
             0 => Target::Filesystem(device),
-            _ => Target::File(FileId { device, inode, generation, weak: generation == 0 }),
+            _ => Target::File(FileId { device, inode, generation, weak: generation == 0, part: false }),
         };
         let errno = i32::try_from(error.error).unwrap_or(0);
         errors.push(WritebackError { target, errno, changes: count.n });

@@ -23,8 +23,8 @@ use super::slots::Popped;
 use super::timer::TimerProbe;
 use super::unsynced::{Unsynced, UnsyncedFile};
 use super::wait::{WaitError, WaitPlan, WaitProbe};
-use super::{allocator, buckets, globals, net, programs, self_test};
-use crate::model::Op;
+use super::{allocator, buckets, globals, net, parts, programs, self_test};
+use crate::model::{FilePart, Op};
 
 /// By (slot, sequence) of a row, how many of its syncs failed with which errno.
 pub(crate) type ErrorCounts = HashMap<(u32, u32), Vec<(i32, u64)>>;
@@ -401,6 +401,12 @@ impl Probe {
         let Probe { unsynced, attached, shares, .. } = self;
         let Some(unsynced) = unsynced else { return Ok(0) };
         unsynced.free(&attached.skel, shares, slots, dirty)
+    }
+
+    /// From now on writes to these parts of files, each of a process, are apart, and no others. They are not
+    /// unless all writes are watched.
+    pub(crate) fn set_parts(&mut self, parts: &[(u32, FilePart)]) -> libbpf_rs::Result<()> {
+        if self.unsynced.is_some() { parts::set(&mut self.attached.skel, parts) } else { Ok(()) }
     }
 
     /// Nothing of this file is possibly lost any more, unless another sync has failed since so much was.

@@ -276,7 +276,7 @@ fn what_could_not_be_written_back_is_said_with_what_it_means_once() {
 #[test]
 fn what_could_not_be_written_of_others_is_said_of_no_server_and_without_a_name() {
     let mut m = second(vec![redo(&[(5, 1_000)])]);
-    let file = |inode| Target::File(FileId { device: 7, inode, generation: 1, weak: false });
+    let file = |inode| Target::File(FileId { device: 7, inode, generation: 1, weak: false, part: false });
     m.failures = vec![
         of_nobody(file(1), libc::EIO, 1),
         of_nobody(file(2), libc::EIO, 2),

@@ -222,6 +222,11 @@ impl Sampler {
             }
             // So that the next snapshot already knows whose they are.
             self.read_writeback()?;
+            // What is written from now on is told apart.
+            if self.watches_all_writes() {
+                self.servers.take_descriptions(&mut self.names);
+                self.tell_parts()?;
+            }
         }
         Ok(())
     }
@@ -248,6 +253,7 @@ impl Sampler {
         self.read_unwatched()?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
+        self.tell_parts()?;
         self.read_writeback()?;
         self.reclaim()?;
         let mut unsynced = self.unsynced_files(&unsynced, taken)?;
@@ -270,8 +276,7 @@ impl Sampler {
         let servers = &self.servers;
         let alive = || servers.alive(taken).into_iter().map(|(server, (owner, _))| (server, owner)).collect();
         let refused = self.shares.refused(self.probe.refused()?, alive);
-        let all_writes = self.probe.attached().ops().contains(&Op::Write);
-        let disks = if all_writes { disk_statistics::written() } else { BTreeMap::new() };
+        let disks = if self.watches_all_writes() { disk_statistics::written() } else { BTreeMap::new() };
         self.probe.unmap();
         Ok(Snapshot {
             taken,
@@ -313,10 +318,31 @@ impl Sampler {
         let end = Instant::now() + patience;
         self.take_events(ALL)?;
         self.servers.settle(&mut self.names, patience);
+        self.tell_parts()?;
         self.names.settle(end.saturating_duration_since(Instant::now()));
         self.read_writeback()?;
         self.settle_writeback(end.saturating_duration_since(Instant::now()));
         Ok(())
+    }
+
+    /// Before a window: waits for what says which parts of files have a role of their own, where that counts.
+    pub(crate) fn learn_parts(&mut self, patience: Duration) -> std::io::Result<()> {
+        if !self.watches_all_writes() {
+            return Ok(());
+        }
+        self.servers.settle(&mut self.names, patience);
+        self.tell_parts()
+    }
+
+    fn tell_parts(&mut self) -> std::io::Result<()> {
+        match self.servers.other_parts() {
+            Some(parts) => self.probe.set_parts(&parts).map_err(std::io::Error::other),
+            None => Ok(()),
+        }
+    }
+
+    fn watches_all_writes(&self) -> bool {
+        self.setup.ops.contains(&Op::Write)
     }
 
     /// Counts nothing until [`Sampler::go_on`]; the programs stay loaded and attached, and leave at their

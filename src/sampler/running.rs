@@ -15,7 +15,7 @@ use crate::linux::clock::monotonic_ns;
 use crate::linux::cpu_time::Allowance;
 use crate::linux::{PROC, proc_file};
 use crate::model::{InFlight, Op, Owner, Role, ServerId, Target, Via};
-use crate::probe::{Calls, Probe, RunningCall, record};
+use crate::probe::{Calls, Probe, RunningCall, operation, record};
 use crate::server::who::instances::{may_have_children, members};
 use crate::threads::{Looks, MIN_HANG, Processes, StuckSync, scan, syscalls, wait_of};
 
@@ -210,7 +210,7 @@ fn in_flight(call: &RunningCall, ledger: &Ledger, names: &Names, now_ns: u64) ->
         server,
         tid: call.tid,
         thread: thread_name(call),
-        op: *Op::ALL.get(usize::from(call.op))?,
+        op: operation(call.op.into())?.0,
         role,
         path,
         age: Duration::from_nanos(now_ns.saturating_sub(call.start_ns)),

@@ -16,7 +16,7 @@ use crate::linux::blocking::{Limits, Pool, Share};
 use crate::linux::descriptors;
 use crate::linux::ends::Ends;
 use crate::linux::proc_file;
-use crate::model::{Owner, Server, ServerId};
+use crate::model::{FilePart, Owner, Server, ServerId};
 use crate::server::what::describe::describe;
 use crate::server::what::describers::Describers;
 use crate::server::what::settings::Settings;
@@ -137,6 +137,8 @@ pub struct Servers {
     given_names: Vec<GivenName>,
     /// What is known of them has changed since they were called by it.
     must_be_named: bool,
+    /// The parts of files that are to be told apart have changed since they were last asked for.
+    has_other_parts: bool,
     thread_names: HashMap<Thread, ThreadName>,
     titles: Pool<(), Thread, (Thread, String)>,
 }
@@ -156,6 +158,7 @@ impl Servers {
             ends: Ends::new(descriptors::limit()),
             given_names: Vec::new(),
             must_be_named: false,
+            has_other_parts: false,
             thread_names: HashMap::new(),
             titles: Pool::new(
                 "titles",
@@ -233,9 +236,7 @@ impl Servers {
 
     /// Takes descriptions that have come, and notices servers that ended.
     pub fn refresh(&mut self, names: &mut Names) {
-        while let Some(description) = self.describers.take() {
-            self.take(description, names);
-        }
+        self.take_descriptions(names);
         self.take_titles();
         self.round += 1;
         for process in self.ends.take() {
@@ -264,6 +265,25 @@ impl Servers {
         }
     }
 
+    pub(crate) fn take_descriptions(&mut self, names: &mut Names) {
+        while let Some(description) = self.describers.take() {
+            self.take(description, names);
+        }
+    }
+
+    /// The parts of files that have a role of their own, of those that live, each with its process; those of
+    /// services first. None: they are as they were when this was last asked for.
+    pub(crate) fn other_parts(&mut self) -> Option<Vec<(u32, FilePart)>> {
+        if !std::mem::take(&mut self.has_other_parts) {
+            return None;
+        }
+        let alive = self.met.values().filter(|met| met.server.alive);
+        let mut all: Vec<_> =
+            alive.filter_map(|met| Some((met.owner, met.server.id.pid, met.server.doublewrite?))).collect();
+        all.sort_by_key(|(owner, ..)| !matches!(owner, Owner::System(_)));
+        Some(all.into_iter().map(|(_, process, part)| (process, part)).collect())
+    }
+
     /// Notes if it has ended.
     fn look_at(&mut self, at: usize, names: &mut Names) {
         let met = &mut self.met[at];
@@ -273,6 +293,7 @@ impl Servers {
         }
         Arc::make_mut(&mut met.server).alive = false;
         self.must_be_named = true;
+        self.has_other_parts |= met.server.doublewrite.is_some();
         met.ended = Some((self.round, Instant::now()));
         met.pending &= !self.describers.forget(id);
         names.server_ended(id);
@@ -331,6 +352,7 @@ impl Servers {
         if !server.comm.is_empty() && server.alive {
             met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
             self.must_be_named = true;
+            self.has_other_parts |= met.server.doublewrite != known.doublewrite;
             names.set_server(known.id, met.server.engine.clone(), settings);
         }
     }

@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn of_more_intervals_than_are_told_apart_none_is_forgotten() {
         let mut backlogs = Backlogs::new(Engines::builtin());
-        let key = (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false });
+        let key = (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false, part: false });
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let most = |bytes| Backlog { bytes, age: Duration::from_millis(bytes) };

@@ -129,7 +129,7 @@ impl Writeback {
     fn settle(&mut self, target: Target, key: (ServerId, Target)) {
         let Some(errors) = self.open.remove(&target) else { return };
         // Whose files fail by the thousand has one row for each filesystem, too.
-        let first = FileId { device: 0, inode: 0, generation: 0, weak: false };
+        let first = FileId { device: 0, inode: 0, generation: 0, weak: false, part: false };
         let files = (key.0, Target::File(first))..(key.0, Target::Filesystem(0));
         let is_full = || !self.rows.contains_key(&key) && self.rows.range(files).count() >= FILES;
         let key = match key.1 {

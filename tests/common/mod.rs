@@ -86,7 +86,7 @@ pub const ALL_WELL: &str =
 pub fn id_of(path: &Path) -> FileId {
     let stat = std::fs::metadata(path).unwrap();
     let (major, minor) = (rustix::fs::major(stat.dev()), rustix::fs::minor(stat.dev()));
-    FileId { device: major << 20 | minor, inode: stat.ino(), generation: 1, weak: false }
+    FileId { device: major << 20 | minor, inode: stat.ino(), generation: 1, weak: false, part: false }
 }
 
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

@@ -1,7 +1,7 @@
 //! The subject of an account, from the identity of its row.
 
 use crate::model::{FileId, OTHER_NEIGHBOURS, Op, ServerId, Target};
-use crate::probe::{FileIdentity, Identity, NeighbourIdentity, Of, record};
+use crate::probe::{FileIdentity, Identity, NeighbourIdentity, Of, operation, record};
 use crate::server::who::processes::cut_to_tick;
 
 /// The subject of an account.
@@ -28,7 +28,7 @@ pub(crate) enum Subject {
 impl Subject {
     /// None for a row that this side does not know.
     pub fn of(id: &Identity) -> Option<Subject> {
-        let op = *Op::ALL.get(usize::from(id.op))?;
+        let (op, part) = operation(id.op.into())?;
         // As /proc shows it, so that a server has the same identity wherever it comes from.
         let server = |start_ns| cut_to_tick(ServerId { pid: id.tgid, start_ns });
         Some(match id.of() {
@@ -41,7 +41,7 @@ impl Subject {
             }
             Of::File(file) => {
                 let target = match id.kind {
-                    record::KIND_FILE => Target::File(file_id(id, &file)),
+                    record::KIND_FILE => Target::File(file_id(id, &file, part)),
                     record::KIND_FILESYSTEM => Target::Filesystem(file.device),
                     record::KIND_NO_FILE => Target::NoFile,
                     record::KIND_BAD_DESCRIPTOR => Target::BadDescriptor,
@@ -53,9 +53,9 @@ impl Subject {
     }
 }
 
-fn file_id(id: &Identity, file: &FileIdentity) -> FileId {
+fn file_id(id: &Identity, file: &FileIdentity, part: bool) -> FileId {
     let FileIdentity { device, inode, generation, .. } = *file;
-    FileId { device, inode, generation, weak: id.flags & record::IDENTITY_WEAK != 0 }
+    FileId { device, inode, generation, weak: id.flags & record::IDENTITY_WEAK != 0, part }
 }
 
 /// The leader's name of a neighbour.
@@ -74,7 +74,7 @@ pub(crate) fn reserved(slot: u32) -> Option<Subject> {
     match slot {
         record::NEIGHBOUR_OVERFLOW_SLOT => Some(other_neighbours()),
         slot if slot < record::FIRST_SHARED_SLOT => {
-            let op = *Op::ALL.get(slot as usize)?;
+            let (op, _) = operation(slot)?;
             Some(Subject::File { server: ServerId::NONE, target: Target::Unattributed, op })
         }
         _ => None,

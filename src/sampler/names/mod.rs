@@ -193,7 +193,7 @@ impl Names {
         }
         path.shrink_to_fit();
         self.find_engine(key.0);
-        let (role, wants_content) = self.role(key.0, &path, is_directory, None);
+        let (role, wants_content) = self.role(&key, &path, is_directory, None);
         // The kernel's own name is complete where the mount is known. Confirming it can wait until the file
         // is synced again, where files come faster than the worker confirms them.
         let hurried = !wants_content && mount.is_some() && self.pending(key.0) >= HURRIED;
@@ -311,7 +311,7 @@ impl Names {
         let is_it = |(key, named): &(&FileKey, &Named)| {
             let lies_there = named.info.below == Some(file.device)
                 && (key.1.inode, key.1.generation) == (file.inode, file.generation);
-            key.1 == file || lies_there
+            !key.1.part && (key.1 == file || lies_there)
         };
         // The one that synced it first, but one that lives before any that has ended.
         let of = |open: bool| self.named.iter().filter(is_it).find(|(_, named)| named.info.open == open);
@@ -347,7 +347,7 @@ impl Names {
 
     /// The role of a path that belongs to no row.
     pub(crate) fn role_by_path(&self, server: ServerId, path: &Path) -> Role {
-        self.role(server, path, false, None).0
+        self.role_in(server, path, false, None).0
     }
 
     /// Processor time that was used to confirm names.
@@ -398,7 +398,7 @@ impl Names {
         for key in keys {
             let named = &self.named[&key];
             let Some(path) = named.info.path.clone() else { continue };
-            let (role, wants_content) = self.role(server, &path, named.is_directory, None);
+            let (role, wants_content) = self.role(&key, &path, named.is_directory, None);
             let named = self.named.get_mut(&key).expect("just seen");
             // What the content said stands until it is looked at with these settings.
             let is_known = !wants_content || (named.wants_content && role != Role::Other);
@@ -467,7 +467,7 @@ impl Names {
         info.unlinked |= unlinked;
         info.open &= !info.unlinked;
         if let Some(path) = &info.path {
-            let (role, wants) = self.role(key.0, path, is_directory, first_bytes.as_deref());
+            let (role, wants) = self.role(&key, path, is_directory, first_bytes.as_deref());
             // Content that was read once is not read again: what it decided stands until a name says
             // otherwise.
             let is_as_before = before.path.as_ref() == Some(path) && was_directory == is_directory;
@@ -490,9 +490,22 @@ impl Names {
         }
     }
 
-    /// The role, and whether a rule asks for the first bytes that might decide otherwise. An empty file says
-    /// nothing yet.
-    fn role(&self, server: ServerId, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
+    /// The role, and whether a rule asks for the first bytes that might decide otherwise.
+    fn role(&self, key: &FileKey, path: &Path, is_directory: bool, first: Option<&[u8]>) -> (Role, bool) {
+        match key.1.part {
+            true => (Role::Doublewrite, false),
+            false => self.role_in(key.0, path, is_directory, first),
+        }
+    }
+
+    /// The same of a path. An empty file says nothing yet.
+    fn role_in(
+        &self,
+        server: ServerId,
+        path: &Path,
+        is_directory: bool,
+        first: Option<&[u8]>,
+    ) -> (Role, bool) {
         let settings = self.settings.get(&server).unwrap_or(&self.none);
         let engine = self.engines.get(&server).and_then(|engine| engine.as_deref());
         let asks = Cell::new(false);

@@ -27,7 +27,7 @@ fn synced(name: &str, content: &str) -> Synced {
     let info = DescriptorInfo::read(Path::new(PROC), server.pid, file.as_raw_fd()).unwrap();
     let mount = mounts::mount_of(Path::new(PROC), server.pid, info.mount_id.unwrap()).unwrap();
     let inode = rooted::attributes(&file).unwrap().inode;
-    let id = FileId { device: mount.device, inode, generation: 1, weak: false };
+    let id = FileId { device: mount.device, inode, generation: 1, weak: false, part: false };
     let below = path.strip_prefix(&mount.mount_point).unwrap();
     let event = FileEvent {
         tid: std::process::id(),
@@ -49,6 +49,22 @@ fn names() -> Names {
     let rule = "[[rule]]\nrole = \"engine_log\"\nname = 'ib_logfile.*'\ncontent = [{ text = \"mine\" }]\n";
     std::fs::write(&file, rule).unwrap();
     Names::new(Arc::new(Rules::with_user_file(&file).unwrap()))
+}
+
+#[test]
+fn a_part_of_a_file_has_the_files_name_and_a_role_of_its_own() {
+    let (mut names, whole) = (names(), synced("ibdata1", ""));
+    let part = (whole.key.0, FileId { part: true, ..whole.key.1 });
+    names.learn(whole.key, &whole.event);
+    names.learn(part, &whole.event);
+    names.settle(PATIENCE);
+    let of = |key| (names.role_of(&key), names.info(&key).path.clone().unwrap());
+    assert_eq!(of(whole.key), (Role::SystemTablespace, whole.path.clone()));
+    assert_eq!(of(part), (Role::Doublewrite, whole.path.clone()));
+    assert_eq!(names.owner_of(whole.key.1), Some(whole.key));
+    let settings = Settings::default();
+    names.set_server(part.0, None, settings);
+    assert_eq!(names.role_of(&part), Role::Doublewrite);
 }
 
 #[test]

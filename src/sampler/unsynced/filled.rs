@@ -79,7 +79,8 @@ mod tests {
     use super::*;
     use crate::model::{FileId, ServerId};
 
-    const KEY: Key = (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false });
+    const KEY: Key =
+        (ServerId::NONE, FileId { device: 1, inode: 2, generation: 3, weak: false, part: false });
     const SEGMENT: u64 = 16 << 20;
 
     fn file(written: u64, synced: u64, most_bytes: u64) -> Kept {

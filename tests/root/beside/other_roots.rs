@@ -146,7 +146,7 @@ fn files_on_overlayfs_verify_by_the_kernels_own_numbers() {
     let info = String::from_utf8(read("fdinfo/9")).unwrap();
     let inode = info.lines().find_map(|line| line.strip_prefix("ino:")?.trim().parse().ok());
     let inode = inode.expect("fdinfo has inodes (Linux 5.14)");
-    sleeper.id = FileId { device: overlay.device, inode, generation: 0, weak: true };
+    sleeper.id = FileId { device: overlay.device, inode, generation: 0, weak: true, part: false };
     sleeper.check(dir.path().join("merged/file").to_str().unwrap());
     assert_eq!(sleeper.resolve().filesystem.as_deref(), Some("overlay"));
 }

@@ -77,7 +77,7 @@ fn all_writes_are_families_of_their_own_and_in_no_sum_of_syncs() {
     let end = world.start + Duration::from_secs(world.seconds + 1);
     world.unsynced = vec![UnsyncedFile {
         server: MYSQL,
-        file: FileId { device: 1, inode: 2, generation: 3, weak: false },
+        file: FileId { device: 1, inode: 2, generation: 3, weak: false, part: false },
         info: Arc::new(FileInfo::nameless(Role::Redo)),
         now: Backlog { bytes: 512, age: Duration::from_millis(2) },
         peaks: vec![peak(world.start, 9_999, 9_999), peak(end, 4_096, 1_500)],
