@@ -240,6 +240,62 @@ fn settings_that_are_weaker_say_so_but_replicas_and_clusters_are_not_scolded() {
 }
 
 #[test]
+fn a_doublewrite_buffer_inside_of_a_tablespace_is_told_by_its_bytes_or_not_at_all() {
+    use crate::model::FilePart;
+
+    let known = Some(FilePart { device: 1, inode: 2, places: [(1, 2), (2, 3)] });
+    let of = |version: &str, doublewrite, written: Option<u64>, variables: Pairs| {
+        let server = Server { version: Some(version.into()), doublewrite, ..server(&[]) };
+        let mut measurement = measurement(200, 180, 0);
+        if let Some(bytes) = written {
+            write(&mut measurement, 90_000);
+            let row = fixture::row(
+                MYSQL,
+                3,
+                "/d/ibdata1",
+                Role::Doublewrite,
+                Op::Write,
+                Stats { bytes, ..fixture::stats(&[(u64::from(bytes > 0), 1_000)]) },
+            );
+            measurement.writes = measurement.all_writes().cloned().chain([row]).collect::<Vec<_>>().into();
+        }
+        let found = findings(&server, &measurement, &status(&[], variables), ext4(&["rw"], None));
+        let finding = found.into_iter().find(|finding| finding.setting == "innodb_doublewrite=ON").unwrap();
+        (finding.standing, finding.seen)
+    };
+    let unseen = |seen: &str| (Standing::Unseen, seen.to_owned());
+    let mariadb = |doublewrite, written| of("MariaDB 10.11.14", doublewrite, written, &[]);
+    assert_eq!(
+        mariadb(known, Some(1 << 20)),
+        (Standing::Consistent, "1.0 MB written to it, inside ibdata1".into())
+    );
+    assert_eq!(mariadb(known, Some(0)), unseen("0 B written to it, inside ibdata1"));
+    assert_eq!(
+        mariadb(known, None),
+        unseen("cannot be told with --writes off: MariaDB's doublewrite buffer is inside ibdata1")
+    );
+    assert_eq!(
+        mariadb(None, Some(0)),
+        unseen(
+            "cannot be told, because where it lies could not be read: MariaDB's doublewrite buffer is inside ibdata1"
+        )
+    );
+    let durable = [("innodb_data_file_write_through", "ON")];
+    assert_eq!(
+        of("MariaDB 11.8.2", known, Some(0), &durable),
+        unseen(
+            "cannot be told where innodb_data_file_write_through=ON makes each write durable: MariaDB's doublewrite \
+             buffer is inside ibdata1"
+        )
+    );
+    assert_eq!(
+        of("MySQL 5.6.51", known, None, &[]),
+        unseen("cannot be told with --writes off: MySQL's doublewrite buffer is inside ibdata1")
+    );
+    assert_eq!(of("MySQL 8.0.36", None, Some(0), &[]), unseen("0 syncs of doublewrite files"));
+}
+
+#[test]
 fn what_makes_every_promise_void_comes_first() {
     let first = |notes: &[&str], counters: Pairs, storage| {
         let status = status(counters, &[("sync_binlog", "0")]);

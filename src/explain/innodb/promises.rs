@@ -5,10 +5,11 @@ use crate::explain::audit::storage::{preloaded, with_storage};
 use crate::explain::audit::{Finding, Log, Standing, for_transactions, syncs};
 use crate::linux::storage::WriteCache;
 use crate::model::Role;
+use crate::server::mysql::doublewrite::is_in_tablespace;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
-use crate::text::counted;
+use crate::text::{bytes, counted};
 
 const NOT_INNODB: &str = "transactions on MyISAM, Aria, MEMORY or temporary tables may be why (ENGINE in information_schema.tables)";
 const NOT_LOGGED: &str = "changes that the binary log does not take may be why (binlog_do_db and its like, sql_log_bin of a session)";
@@ -176,17 +177,14 @@ fn without_data_syncs(evidence: &Evidence, seen: u64) -> Standing {
 fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
     let value = reading.variable("innodb_doublewrite")?;
     let is_off = matches!(value.to_ascii_uppercase().as_str(), "OFF" | "0" | "DETECT_ONLY");
-    let seen = format!("{} of doublewrite files", syncs(evidence.syncs(Role::Doublewrite)));
+    let made = evidence.syncs(Role::Doublewrite);
+    let seen = format!("{} of doublewrite files", syncs(made));
     let setting = format!("innodb_doublewrite={value}");
-    let is_mariadb = evidence.server.version.as_deref().is_some_and(|version| version.starts_with("MariaDB"));
-    if !is_off && evidence.syncs(Role::Doublewrite) == 0 && is_mariadb {
-        let seen = "cannot be told: MariaDB's doublewrite buffer is inside ibdata1".to_owned();
-        return Some(Finding::new(setting, Standing::Unseen, "a page torn by a crash is repaired", seen));
-    }
     if !is_off {
-        // These syncs accompany writes of data pages; older servers use the system tablespace instead.
-        let standing =
-            if evidence.syncs(Role::Doublewrite) > 0 { Standing::Consistent } else { Standing::Unseen };
+        let is_inside = made == 0 && evidence.server.version.as_deref().is_some_and(is_in_tablespace);
+        // These syncs accompany writes of data pages.
+        let of_files = || (if made > 0 { Standing::Consistent } else { Standing::Unseen }, seen);
+        let (standing, seen) = if is_inside { doublewrite_inside(evidence, reading) } else { of_files() };
         return Some(Finding::new(setting, standing, "a page torn by a crash is repaired", seen));
     }
     let atomic = !evidence.storage.is_empty()
@@ -197,6 +195,28 @@ fn doublewrite(evidence: &Evidence, reading: &Reading) -> Option<Finding> {
         "a page torn by a crash of the host is not repaired"
     };
     Some(Finding::new(setting, if atomic { Standing::Usual } else { Standing::Weak }, promise, seen))
+}
+
+/// What was seen of one that lies in the system tablespace: syncs are of the whole file.
+fn doublewrite_inside(evidence: &Evidence, reading: &Reading) -> (Standing, String) {
+    let product = evidence.server.version.as_deref().and_then(|version| version.split(' ').next());
+    let product = product.unwrap_or_default();
+    let written = evidence.written(Role::Doublewrite);
+    let untold = |unless: &str| {
+        let why = format!("cannot be told{unless}: {product}'s doublewrite buffer is inside ibdata1");
+        (Standing::Unseen, why)
+    };
+    match (written, evidence.server.doublewrite, DurableWrites::of(evidence.server, Some(reading)).data) {
+        (Some(written), ..) if written > 0 => {
+            (Standing::Consistent, format!("{} written to it, inside ibdata1", bytes(written)))
+        }
+        (None, ..) => untold(" with --writes off"),
+        (_, None, _) => untold(", because where it lies could not be read"),
+        (_, _, Some(why)) => untold(&format!(" where {why} makes each write durable")),
+        (Some(written), Some(_), None) => {
+            (Standing::Unseen, format!("{} written to it, inside ibdata1", bytes(written)))
+        }
+    }
 }
 
 fn redo_switched_off(reading: &Reading) -> Option<Finding> {

@@ -143,7 +143,7 @@ fn compare(server: &Server, first: &Edge, last: &Edge) -> Verification {
         - role(Role::EngineLog);
     let note = "directories, relay logs, indexes and the like: no server counts them";
     let nothing_counts_it = Row::not_compared("everything else", other, Some(note));
-    let written = written::rows(id, &measurement, first, last);
+    let written = written::rows(server, &measurement, first, last);
     let is_worth_a_line = |row: &Row| row.traced > 0 || row.counted.is_some_and(|range| range.at_most > 0);
     rows.push(nothing_counts_it);
     rows.extend(written);

@@ -79,6 +79,52 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
     assert!(compare(MYSQL, &first, &last([120, 60, 35, 0, 99])).succeeds());
 }
 
+#[test]
+fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
+    use crate::model::{FilePart, Server, Stats};
+
+    let reading = |pages: &str, bytes: &str| {
+        let status = [
+            ("Innodb_dblwr_pages_written", pages),
+            ("Innodb_page_size", "16384"),
+            ("Innodb_data_written", bytes),
+            ("Binlog_group_commits", "0"),
+            ("Uptime", "9"),
+        ];
+        Reading::from_pairs(status, [("log_bin", "OFF")])
+    };
+    let at = |seconds, doublewrite, pages| {
+        let mut snapshot = snapshot(seconds, [0; 5]);
+        std::sync::Arc::make_mut(&mut snapshot.setup).ops.push(Op::Write);
+        let row = |inode, path, role, bytes| {
+            let stats = Stats { bytes, ..fixture::stats(&[(bytes / 16_384, 1_000)]) };
+            fixture::row(MYSQL, inode, path, role, Op::Write, stats)
+        };
+        snapshot.writes = vec![
+            row(1, "/d/ibdata1", Role::Doublewrite, doublewrite),
+            row(2, "/d/t/a.ibd", Role::Tablespace, pages),
+        ];
+        snapshot
+    };
+    let server =
+        |doublewrite| Server { doublewrite, ..fixture::server(MYSQL, "mariadbd", "MariaDB 10.11.14", 3306) };
+    let first = quiet(&reading("2", "32768"), at(0, 0, 0));
+    let last = quiet(&reading("6", "163840"), at(10, 4 * 16_384, 4 * 16_384));
+    let known = FilePart { device: 1, inode: 1, places: [(1, 2), (2, 3)] };
+    let of = |doublewrite| {
+        let verification = super::compare(&server(doublewrite), &first, &last);
+        let rows = verification.rows.into_iter().filter(|row| row.what.ends_with("bytes") && row.traced > 0);
+        rows.map(|row| (row.what, row.traced, row.verdict)).collect::<Vec<_>>()
+    };
+    let others = [
+        ("data files, bytes", 65_536, Verdict::NotCompared),
+        ("InnoDB without redo log, bytes", 131_072, Verdict::Agrees),
+    ];
+    let buffer = |verdict| ("doublewrite buffer, bytes", 65_536, verdict);
+    assert_eq!(of(Some(known)), [buffer(Verdict::Agrees), others[0], others[1]]);
+    assert_eq!(of(None), [buffer(Verdict::NotCompared), others[0], others[1]]);
+}
+
 /// A server under O_DSYNC: writes of the redo log counted by the server and traced, the last checkpoint.
 fn by_writes(counted: (u64, u64), traced: u64, checkpoint: (&str, &str), files: u64) -> Verification {
     let reading = |writes: u64, checkpoint: &str| {

@@ -1,8 +1,9 @@
 //! What was written, in bytes, where all writes are watched. Pure.
 
 use super::Edge;
-use crate::model::{Interval, Op, Role, ServerId};
+use crate::model::{Interval, Op, Role, Server};
 use crate::server::asking::Counted;
+use crate::server::mysql::doublewrite::is_in_tablespace;
 use crate::server::mysql::status::counters::Between;
 use crate::verify::row::{Kind, Range, Row, Verdict};
 
@@ -16,6 +17,8 @@ struct Line {
     differs: &'static str,
 }
 
+const DOUBLEWRITE_FILES: &str = "wait/io/file/innodb/innodb_dblwr_file";
+const DATA_FILES: &str = "wait/io/file/innodb/innodb_data_file";
 const DATA_WRITTEN: &str = "innodb_data_written";
 /// MariaDB's counter has every write of a page, and none of the redo log.
 const OF_MARIADB: Line = Line {
@@ -50,17 +53,11 @@ const LINES: [Line; 5] = [
     Line {
         what: "doublewrite buffer, bytes",
         roles: &[Role::Doublewrite],
-        event: Some("wait/io/file/innodb/innodb_dblwr_file"),
+        event: Some(DOUBLEWRITE_FILES),
         counter: None,
         differs: "",
     },
-    Line {
-        what: "data files, bytes",
-        roles: &DATA,
-        event: Some("wait/io/file/innodb/innodb_data_file"),
-        counter: None,
-        differs: "",
-    },
+    Line { what: "data files, bytes", roles: &DATA, event: Some(DATA_FILES), counter: None, differs: "" },
     Line {
         what: "InnoDB together, bytes",
         roles: &INNODB,
@@ -77,18 +74,32 @@ const LINES: [Line; 5] = [
     },
 ];
 
+/// Of a doublewrite buffer in the system tablespace: pages, each of them whole.
+const DOUBLEWRITE_PAGES: &str = "innodb_dblwr_pages_written";
+const INSIDE: Line = Line {
+    what: "doublewrite buffer, bytes",
+    roles: &[Role::Doublewrite],
+    event: None,
+    counter: Some(DOUBLEWRITE_PAGES),
+    differs: "",
+};
+
 /// None of them if not all writes are watched.
-pub(super) fn rows(server: ServerId, measurement: &Interval, first: &Edge, last: &Edge) -> Vec<Row> {
+pub(super) fn rows(server: &Server, measurement: &Interval, first: &Edge, last: &Edge) -> Vec<Row> {
     if !measurement.setup.ops.contains(&Op::Write) {
         return Vec::new();
     }
     let bytes_of = |roles: &[Role]| {
-        let rows = measurement.all_write_roles().filter(|row| row.server == server);
+        let rows = measurement.all_write_roles().filter(|row| row.server == server.id);
         rows.filter(|row| roles.contains(&row.role)).map(|row| row.stats.bytes).sum()
     };
     let is_mariadb = last.after.number("binlog_group_commits").is_some();
+    let is_inside = server.version.as_deref().is_some_and(is_in_tablespace);
     let of_server = |line| match line {
         Line { counter: Some(DATA_WRITTEN), .. } if is_mariadb => OF_MARIADB,
+        Line { event: Some(DOUBLEWRITE_FILES), .. } if server.doublewrite.is_some() => INSIDE,
+        // One kind of file to performance_schema.
+        Line { event: Some(DATA_FILES), .. } if is_inside && !is_mariadb => Line { roles: &PAGES, ..line },
         line => line,
     };
     let lines = LINES.into_iter().map(of_server);
@@ -101,7 +112,12 @@ impl Line {
         exact.or_else(|| {
             let source = self.counter?;
             let exact = self.differs.is_empty();
-            between.grown(source).map(|count| Counted { count, source, exact })
+            let grown = between.grown(source)?;
+            let count = match source {
+                DOUBLEWRITE_PAGES => grown.checked_mul(between.to.number("innodb_page_size")?)?,
+                _ => grown,
+            };
+            Some(Counted { count, source, exact })
         })
     }
 

@@ -113,7 +113,9 @@ fn bytes_that_are_written_are_those_that_the_server_counts() {
                 ],
                 // MariaDB's performance_schema knows nothing of InnoDB's writes, but InnoDB itself does; and
                 // 5.6 has its doublewrite buffer among the data files.
-                Kind::MariaDb => &["binary log, bytes", "InnoDB without redo log, bytes"],
+                Kind::MariaDb => {
+                    &["doublewrite buffer, bytes", "binary log, bytes", "InnoDB without redo log, bytes"]
+                }
                 Kind::MySql56 => &["redo log, bytes", "binary log, bytes"],
             };
             for what in exact {
@@ -130,6 +132,45 @@ fn bytes_that_are_written_are_those_that_the_server_counts() {
             eprintln!("{kind:?} {method}: {}", ways(&written));
         }
     });
+}
+
+/// By requests of io_uring, and by threads that call pwrite.
+const WAYS: [(&str, &str); 2] = [("ON", "io_uring"), ("OFF", "call")];
+
+#[test]
+#[ignore = "needs root, a kernel with BTF, and MariaDB"]
+fn a_doublewrite_buffer_inside_of_a_tablespace_is_told_by_its_offsets() {
+    for (native, via) in WAYS {
+        let mut database = Database::start(Kind::MariaDb, &[&format!("--innodb-use-native-aio={native}")]);
+        database.prepare();
+        database.execute(&["SET GLOBAL innodb_max_dirty_pages_pct = 0"]);
+        database.quiet_counters();
+        let pid = database.pid.to_string();
+        let beside = Tracing::begin(&["--pid", &pid, "--writes", "all", "--output", "json"]);
+        let window = |database: &mut Database| {
+            parse(&verify_while(&mut verify(database, &["--writes", "all"]), || {
+                database.insert(16, 200);
+                database.quiet_counters();
+            }))
+        };
+        let is_exact = |value: &Value| row(value, "doublewrite buffer, bytes")["kind"] == "exact";
+        let mut values = (0..WINDOWS).map(|_| window(&mut database));
+        let value = values.find(is_exact).unwrap_or_else(|| panic!("{via}: never quiet"));
+        let found = row(&value, "doublewrite buffer, bytes");
+        assert_eq!(found["verdict"], "agrees", "{via}: {value:#}");
+        assert!(found["traced"].as_u64().unwrap() > 100_000, "{via}: {value:#}");
+        let written = Measured::parse(&beside.end()).0;
+        let of = |role: &str| {
+            let rows = written["writes"].as_array().unwrap().iter();
+            rows.filter(|row| row["role"] == role && row["path"].as_str().unwrap().ends_with("/ibdata1"))
+                .map(|row| (row["via"].as_str().unwrap(), row["bytes"].as_u64().unwrap()))
+                .collect::<BTreeMap<_, _>>()
+        };
+        // Both are of the same file.
+        assert!(of("doublewrite")[via] > 100_000, "{native}: {}", ways(&written));
+        assert!(!of("system_tablespace").is_empty(), "{native}: {}", ways(&written));
+        eprintln!("{native}: {}, {} by its own count", ways(&written), found["counted"]);
+    }
 }
 
 /// How many bytes were written by each way.
