@@ -71,7 +71,7 @@ fn root_all_processes_of_postgres_are_one_server() {
     measured.assert_nothing_lost();
     assert_is_one(&measured, &server);
     let said = format!("{counted:?} {}", counts_of(&measured));
-    assert!(counted.syncs > 100, "{said}");
+    assert!(counted.syncs >= 50, "{said}");
     assert_eq!(sum(of_log(&measured, "fdatasync")), counted.syncs, "{said}");
     server.stop();
 }
@@ -100,7 +100,8 @@ fn root_two_clusters_are_two_servers() {
         let own = |row: &&&Value| number(row, "pid") == u64::from(server.pid());
         let rows = of_log(&measured, "fdatasync");
         assert_eq!(sum(rows.iter().filter(own).copied()), counted.syncs, "{}", counts_of(&measured));
-        assert!(counted.syncs > 50);
+        // A sync is of one commit of each connection at most.
+        assert!(counted.syncs >= 25, "{counted:?}");
     }
     first.stop();
     second.stop();

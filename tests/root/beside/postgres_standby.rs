@@ -119,7 +119,7 @@ fn each_counts_its_own(version: u32) {
     let servers: BTreeSet<u64> = servers.iter().filter(ours).map(|server| number(server, "pid")).collect();
     assert_eq!(servers, BTreeSet::from([primary.pid(), standby].map(u64::from)), "{said}");
     let syncs = |pid: u32| sum(of(of_log(measured, "fdatasync"), pid));
-    assert!(done.primary.syncs > 100 && done.standby.syncs > 100, "{said}");
+    assert!(done.primary.syncs >= 100 && done.standby.syncs >= 50, "{said}");
     assert_eq!(syncs(primary.pid()), done.primary.syncs, "{said}");
     assert_eq!(syncs(standby), done.standby.syncs, "{said}");
     // Until 17 the receiver of the log hands in what it has counted when it ends; from 18 on also when

@@ -45,7 +45,7 @@ fn root_bytes_of_the_log_are_those_that_postgresql_counts() {
         let (measured, counted) = measure_writes(&server, |server| server.load(16, 100));
         let seen = written(&measured);
         eprintln!("{method}: {seen:?} {counted:?}");
-        assert!(counted.writes > 100, "{method}: {counted:?}");
+        assert!(counted.writes >= 100, "{method}: {counted:?}");
         assert_eq!((seen, counted.made), ((counted.writes, counted.written), 0), "{method}: {counted:?}");
         server.stop();
     }
@@ -100,7 +100,7 @@ fn whole_pages(version: u32) {
         let (calls, bytes) = written(&measured);
         let said = format!("{version} {method}: {bytes} bytes, {} of the log, {counted:?}", grown.get());
         eprintln!("{said}");
-        assert!(counted.writes > 100, "{said}");
+        assert!(counted.writes >= 100, "{said}");
         assert_eq!(calls, counted.writes, "{said}");
         assert!(bytes.is_multiple_of(PAGE), "{said}");
         let least = grown.get().max(counted.writes * PAGE);
