@@ -83,7 +83,7 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
 fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
     use crate::model::{FilePart, Server, Stats};
 
-    let reading = |pages: &str, bytes: &str| {
+    let reading = |pages: &str, bytes: &str, has_events: bool| {
         let status = [
             ("Innodb_dblwr_pages_written", pages),
             ("Innodb_page_size", "16384"),
@@ -91,7 +91,8 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
             ("Binlog_group_commits", "0"),
             ("Uptime", "9"),
         ];
-        Reading::from_pairs(status, [("log_bin", "OFF")])
+        let events = || [("wait/io/file/innodb/innodb_data_file".to_owned(), bytes.parse().unwrap())].into();
+        Reading { written: has_events.then(events), ..Reading::from_pairs(status, [("log_bin", "OFF")]) }
     };
     let at = |seconds, doublewrite, pages| {
         let mut snapshot = snapshot(seconds, [0; 5]);
@@ -108,10 +109,10 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
     };
     let server =
         |doublewrite| Server { doublewrite, ..fixture::server(MYSQL, "mariadbd", "MariaDB 10.11.14", 3306) };
-    let first = quiet(&reading("2", "32768"), at(0, 0, 0));
-    let last = quiet(&reading("6", "163840"), at(10, 4 * 16_384, 4 * 16_384));
     let known = FilePart { device: 1, inode: 1, places: [(1, 2), (2, 3)] };
-    let of = |doublewrite| {
+    let of = |doublewrite, has_events| {
+        let first = quiet(&reading("2", "32768", has_events), at(0, 0, 0));
+        let last = quiet(&reading("6", "163840", has_events), at(10, 4 * 16_384, 4 * 16_384));
         let verification = super::compare(&server(doublewrite), &first, &last);
         let rows = verification.rows.into_iter().filter(|row| row.what.ends_with("bytes") && row.traced > 0);
         rows.map(|row| (row.what, row.traced, row.verdict)).collect::<Vec<_>>()
@@ -121,8 +122,13 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
         ("InnoDB without redo log, bytes", 131_072, Verdict::Agrees),
     ];
     let buffer = |verdict| ("doublewrite buffer, bytes", 65_536, verdict);
-    assert_eq!(of(Some(known)), [buffer(Verdict::Agrees), others[0], others[1]]);
-    assert_eq!(of(None), [buffer(Verdict::NotCompared), others[0], others[1]]);
+    assert_eq!(of(Some(known), false), [buffer(Verdict::Agrees), others[0], others[1]]);
+    assert_eq!(of(None, false), [buffer(Verdict::NotCompared), others[0], others[1]]);
+    // To performance_schema, it is of the data files.
+    for doublewrite in [Some(known), None] {
+        let rows = of(doublewrite, true);
+        assert_eq!(rows[1..], [("data files, bytes", 131_072, Verdict::Agrees), others[1]]);
+    }
 }
 
 /// A server under O_DSYNC: writes of the redo log counted by the server and traced, the last checkpoint.

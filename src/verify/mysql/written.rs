@@ -94,12 +94,13 @@ pub(super) fn rows(server: &Server, measurement: &Interval, first: &Edge, last: 
         rows.filter(|row| roles.contains(&row.role)).map(|row| row.stats.bytes).sum()
     };
     let is_mariadb = last.after.number("binlog_group_commits").is_some();
+    let has_events = Between { from: &first.after, to: &last.before }.written_bytes(DATA_FILES).is_some();
     let is_inside = server.version.as_deref().is_some_and(is_in_tablespace);
     let of_server = |line| match line {
         Line { counter: Some(DATA_WRITTEN), .. } if is_mariadb => OF_MARIADB,
         Line { event: Some(DOUBLEWRITE_FILES), .. } if server.doublewrite.is_some() => INSIDE,
         // One kind of file to performance_schema.
-        Line { event: Some(DATA_FILES), .. } if is_inside && !is_mariadb => Line { roles: &PAGES, ..line },
+        Line { event: Some(DATA_FILES), .. } if is_inside && has_events => Line { roles: &PAGES, ..line },
         line => line,
     };
     let lines = LINES.into_iter().map(of_server);
