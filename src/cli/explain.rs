@@ -144,7 +144,7 @@ fn explain<C: Explained>(
     let mut finder = Finder::start(selection);
     sampler.set_selection(selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
-    sampler.learn_parts(FIRST_LOOK)?;
+    sampler.learn_parts(FIRST_LOOK);
 
     let mut commits = chosen.map(|Chosen { server, status }| {
         CommitWatch::begin(server, status, sampler.watch_logs(), session.engines().clone())

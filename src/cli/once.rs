@@ -176,7 +176,7 @@ pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> 
     if command.is_none() || own {
         run.look_for_servers(FIRST_LOOK);
     }
-    run.sampler.learn_parts(PATIENCE)?;
+    run.sampler.learn_parts(PATIENCE);
     let mut first = run.sampler.snapshot()?;
     if arguments.wait && command.is_none() {
         if !run.wait_for_server()? {

@@ -17,7 +17,7 @@ use crate::linux::blocking::Mailbox;
 use crate::server::who::processes;
 use crate::verdict::remembered::{MAX_PATH, MAX_SERVERS, Remembered};
 
-const MAGIC: [u8; 8] = *b"fsyncfl1";
+const MAGIC: [u8; 8] = *b"fsyncfl2";
 const HEADER: usize = MAGIC.len() + 8 + 4 + 4;
 /// Room for the most that is remembered: the file is as long as what was written.
 const SLOT: u64 = 8 << 20;

@@ -82,6 +82,8 @@ struct JsonServer {
     notes: Vec<String>,
     #[serde(default)]
     thresholds: Vec<Threshold>,
+    #[serde(default)]
+    doublewrite_apart_since: Option<Duration>,
     alive: bool,
     known_by: KnownBy,
 }
@@ -211,6 +213,7 @@ fn json_server(number: u32, id: ServerId, server: &Server) -> JsonServer {
         seccomp_filters: server.seccomp_filters,
         notes: server.notes.clone(),
         thresholds: server.thresholds.clone(),
+        doublewrite_apart_since: server.doublewrite_apart_since,
         alive: server.alive,
         known_by: server.known_by.clone(),
     }
@@ -318,7 +321,8 @@ fn tables_of(
         let (notes, thresholds) = (server.notes, server.thresholds);
         let (alive, known_by) = (server.alive, server.known_by);
         let storage = server.storage.into_iter().map(Into::into).collect();
-        let seccomp_filters = server.seccomp_filters;
+        let (seccomp_filters, doublewrite_apart_since) =
+            (server.seccomp_filters, server.doublewrite_apart_since);
         let server = Server {
             id,
             name: name.unwrap_or_else(|| comm.as_str().into()),
@@ -334,7 +338,7 @@ fn tables_of(
             filesystem,
             storage,
             seccomp_filters,
-            doublewrite: None,
+            doublewrite_apart_since,
             notes,
             thresholds,
             alive,

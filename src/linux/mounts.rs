@@ -34,6 +34,14 @@ pub(crate) fn root_of(proc_root: &Path, pid: u32) -> Option<PathBuf> {
     (root != Path::new("/")).then_some(root)
 }
 
+/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even
+/// be killed: nothing is read from files of these unless it must be.
+pub(crate) fn may_never_answer(filesystem: &str) -> bool {
+    filesystem.starts_with("fuse")
+        || filesystem.starts_with("nfs")
+        || matches!(filesystem, "9p" | "afs" | "ceph" | "cifs" | "smb3" | "virtiofs")
+}
+
 /// Whether what is written to a filesystem's files is taken in by the kernel and stored nowhere, as a
 /// thread's name in /proc/self/comm is.
 pub(crate) fn stores_nothing(filesystem: &str) -> bool {
@@ -167,5 +175,15 @@ mod tests {
         assert_eq!(upper("/nested").as_deref(), Some("/dev/sdb"));
         assert_eq!((upper("/read-only"), upper("/itself")), (None, None));
         assert_eq!(upper("/var/lib/docker").as_deref(), Some("/dev/sdb"), "it is none");
+    }
+
+    #[test]
+    fn files_of_other_machines_and_processes_are_not_opened() {
+        for filesystem in ["fuse", "fuse.glusterfs", "fuseblk", "nfs4", "cifs", "virtiofs"] {
+            assert!(may_never_answer(filesystem), "{filesystem}");
+        }
+        for filesystem in ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"] {
+            assert!(!may_never_answer(filesystem), "{filesystem}");
+        }
     }
 }

@@ -167,7 +167,7 @@ pub fn server(id: ServerId, comm: &str, version: &str, port: u16) -> Server {
         seccomp_filters: 0,
         notes: Vec::new(),
         thresholds: Vec::new(),
-        doublewrite: None,
+        doublewrite_apart_since: None,
         alive: true,
         known_by: KnownBy {
             described: true,

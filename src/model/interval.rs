@@ -173,6 +173,19 @@ impl Interval {
         self.unwatched.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n)
     }
 
+    /// Whether in all of this time each write to this server's doublewrite buffer, which is a part of its system
+    /// tablespace, was told from the other writes to that file: by its offset, which durable writes are not.
+    pub(crate) fn tells_doublewrite_apart(&self, server: ServerId) -> bool {
+        let since = self.server(server).and_then(|server| server.doublewrite_apart_since);
+        let begin = self.span.monotonic.checked_sub(self.span.duration);
+        let is_told = since.zip(begin).is_some_and(|(since, begin)| since <= begin);
+        let ways = [Op::Write, Op::IoUringWrite, Op::AioWrite];
+        let is_durable = |row: &RoleRow| row.role == Role::SystemTablespace && row.op.writes();
+        is_told
+            && ways.iter().all(|op| self.setup.ops.contains(op))
+            && !self.roles_of(server).iter().any(is_durable)
+    }
+
     /// All writes, by file: durable ones, which are rows of syncs as well, and the others. Room that is made
     /// for what is written later is among them, without bytes.
     pub(crate) fn all_writes(&self) -> impl Iterator<Item = &FileRow> {

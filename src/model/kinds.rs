@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +56,9 @@ pub struct Server {
     pub notes: Vec<String>,
     /// How long its syncs may take, by its engine and its settings; none before it is described.
     pub thresholds: Vec<Threshold>,
-    /// InnoDB's doublewrite buffer, where it lies in the system tablespace and that could be read.
-    pub doublewrite: Option<FilePart>,
+    /// Since when, by the monotonic clock, writes to InnoDB's doublewrite buffer inside of the system
+    /// tablespace are told apart by their offsets. None: they are not, or there is none.
+    pub doublewrite_apart_since: Option<Duration>,
     pub alive: bool,
     pub known_by: KnownBy,
 }
@@ -111,7 +113,7 @@ impl Server {
             seccomp_filters: 0,
             notes: Vec::new(),
             thresholds: Vec::new(),
-            doublewrite: None,
+            doublewrite_apart_since: None,
             alive: true,
             known_by: KnownBy::default(),
         }

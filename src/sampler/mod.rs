@@ -4,6 +4,7 @@
 mod devices;
 pub(crate) mod ledger;
 mod names;
+mod parts;
 mod reading;
 mod rows;
 mod running;
@@ -102,6 +103,7 @@ impl Sampler {
         let attached = probe.attached();
         let rules = rules.into();
         let engines = rules.engines().clone();
+        let watches_all_writes = attached.ops().contains(&Op::Write);
         let setup = Setup {
             mode: attached.mode,
             not_chosen: attached.not_chosen.clone(),
@@ -116,7 +118,7 @@ impl Sampler {
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
-            servers: servers::Servers::new(rules),
+            servers: servers::Servers::new(rules, watches_all_writes),
             devices: devices::Devices::default(),
             running: running::Running::new(&engines),
             shares: shares::Shares::default(),
@@ -225,7 +227,8 @@ impl Sampler {
             // What is written from now on is told apart.
             if self.watches_all_writes() {
                 self.servers.take_descriptions(&mut self.names);
-                self.tell_parts()?;
+                self.servers.take_parts();
+                self.tell_parts();
             }
         }
         Ok(())
@@ -253,7 +256,7 @@ impl Sampler {
         self.read_unwatched()?;
         self.names.collect();
         self.servers.refresh(&mut self.names);
-        self.tell_parts()?;
+        self.tell_parts();
         self.read_writeback()?;
         self.reclaim()?;
         let mut unsynced = self.unsynced_files(&unsynced, taken)?;
@@ -318,7 +321,7 @@ impl Sampler {
         let end = Instant::now() + patience;
         self.take_events(ALL)?;
         self.servers.settle(&mut self.names, patience);
-        self.tell_parts()?;
+        self.tell_parts();
         self.names.settle(end.saturating_duration_since(Instant::now()));
         self.read_writeback()?;
         self.settle_writeback(end.saturating_duration_since(Instant::now()));
@@ -326,19 +329,20 @@ impl Sampler {
     }
 
     /// Before a window: waits for what says which parts of files have a role of their own, where that counts.
-    pub(crate) fn learn_parts(&mut self, patience: Duration) -> std::io::Result<()> {
-        if !self.watches_all_writes() {
-            return Ok(());
+    pub(crate) fn learn_parts(&mut self, patience: Duration) {
+        if self.watches_all_writes() {
+            self.servers.settle(&mut self.names, patience);
+            self.tell_parts();
         }
-        self.servers.settle(&mut self.names, patience);
-        self.tell_parts()
     }
 
-    fn tell_parts(&mut self) -> std::io::Result<()> {
-        match self.servers.other_parts() {
-            Some(parts) => self.probe.set_parts(&parts).map_err(std::io::Error::other),
-            None => Ok(()),
-        }
+    /// Where the kernel side cannot be told, they are not told apart, and that is known of each server; the
+    /// next look tries again.
+    fn tell_parts(&mut self) {
+        let Some(parts) = self.servers.changed_parts() else { return };
+        let of_processes: Vec<_> = parts.iter().map(|&(id, part)| (id.pid, part)).collect();
+        let is_told = self.probe.set_parts(&of_processes).is_ok();
+        self.servers.parts_are_told(is_told.then_some(&parts), monotonic());
     }
 
     fn watches_all_writes(&self) -> bool {

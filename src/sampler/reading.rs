@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::ledger::{self, Reading, Subject};
 use super::{SOME, Sampler};
-use crate::model::{Role, Target};
+use crate::model::{FileId, Role, Target};
 use crate::probe::record::{FIRST_FILE_SLOT, NO_SLOT};
 use crate::probe::{Event, Row};
 
@@ -37,6 +37,10 @@ impl Sampler {
                         self.expect_server(server);
                         self.notice_filling((server, file), &event);
                         self.names.learn((server, file), &event);
+                        if file.part {
+                            // What is unsynced is of the whole file, which may never be written otherwise.
+                            self.names.learn((server, FileId { part: false, ..file }), &event);
+                        }
                     }
                 }
                 Event::Sync(event) if event.slot == NO_SLOT => {

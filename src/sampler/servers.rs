@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::names::Names;
+use super::parts::Parts;
 use crate::engine::rules::Rules;
 use crate::linux::PROC;
 use crate::linux::blocking::{Limits, Pool, Share};
@@ -137,15 +138,15 @@ pub struct Servers {
     given_names: Vec<GivenName>,
     /// What is known of them has changed since they were called by it.
     must_be_named: bool,
-    /// The parts of files that are to be told apart have changed since they were last asked for.
-    has_other_parts: bool,
+    /// Where all writes are watched.
+    parts: Option<Parts>,
     thread_names: HashMap<Thread, ThreadName>,
     titles: Pool<(), Thread, (Thread, String)>,
 }
 
 impl Servers {
     /// `rules`: to know its engine, and a server's redo log among its open files.
-    pub fn new(rules: Arc<Rules>) -> Servers {
+    pub fn new(rules: Arc<Rules>, watches_all_writes: bool) -> Servers {
         owner::prepare();
         let (for_describing, engines) = (rules.clone(), rules.engines().clone());
         Servers {
@@ -158,7 +159,7 @@ impl Servers {
             ends: Ends::new(descriptors::limit()),
             given_names: Vec::new(),
             must_be_named: false,
-            has_other_parts: false,
+            parts: watches_all_writes.then(Parts::new),
             thread_names: HashMap::new(),
             titles: Pool::new(
                 "titles",
@@ -237,6 +238,7 @@ impl Servers {
     /// Takes descriptions that have come, and notices servers that ended.
     pub fn refresh(&mut self, names: &mut Names) {
         self.take_descriptions(names);
+        self.take_parts();
         self.take_titles();
         self.round += 1;
         for process in self.ends.take() {
@@ -271,17 +273,28 @@ impl Servers {
         }
     }
 
-    /// The parts of files that have a role of their own, of those that live, each with its process; those of
-    /// services first. None: they are as they were when this was last asked for.
-    pub(crate) fn other_parts(&mut self) -> Option<Vec<(u32, FilePart)>> {
-        if !std::mem::take(&mut self.has_other_parts) {
-            return None;
+    pub(crate) fn take_parts(&mut self) {
+        if let Some(parts) = &mut self.parts {
+            let alive = |id| self.met.get(&process(id)).filter(|met| met.server.alive);
+            parts.take(|id| alive(id).map(|met| met.owner));
         }
-        let alive = self.met.values().filter(|met| met.server.alive);
-        let mut all: Vec<_> =
-            alive.filter_map(|met| Some((met.owner, met.server.id.pid, met.server.doublewrite?))).collect();
-        all.sort_by_key(|(owner, ..)| !matches!(owner, Owner::System(_)));
-        Some(all.into_iter().map(|(_, process, part)| (process, part)).collect())
+    }
+
+    /// The parts of files that are to be told apart, if they are others than those that are.
+    pub(crate) fn changed_parts(&self) -> Option<Vec<(ServerId, FilePart)>> {
+        self.parts.as_ref()?.changed()
+    }
+
+    /// They are told apart from now on, and no others. None: nobody knows which.
+    pub(crate) fn parts_are_told(&mut self, told: Option<&[(ServerId, FilePart)]>, now: Duration) {
+        let Some(parts) = &mut self.parts else { return };
+        parts.told(told, now);
+        for met in self.met.values_mut() {
+            let since = parts.since(met.server.id);
+            if met.server.doublewrite_apart_since != since {
+                Arc::make_mut(&mut met.server).doublewrite_apart_since = since;
+            }
+        }
     }
 
     /// Notes if it has ended.
@@ -293,10 +306,12 @@ impl Servers {
         }
         Arc::make_mut(&mut met.server).alive = false;
         self.must_be_named = true;
-        self.has_other_parts |= met.server.doublewrite.is_some();
         met.ended = Some((self.round, Instant::now()));
         met.pending &= !self.describers.forget(id);
         names.server_ended(id);
+        if let Some(parts) = &mut self.parts {
+            parts.end(id);
+        }
     }
 
     /// These have synced or written just now.
@@ -327,6 +342,10 @@ impl Servers {
                 None => break,
             }
         }
+        if let Some(parts) = &self.parts {
+            parts.wait(end);
+        }
+        self.take_parts();
         while self.titles.pending() > 0 && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -350,9 +369,13 @@ impl Servers {
         let known = met.server.clone();
         // Of a process that has gone meanwhile, what was known before stays.
         if !server.comm.is_empty() && server.alive {
-            met.server = Arc::new(Server { id: known.id, alive: known.alive, ..server });
+            let doublewrite_apart_since = known.doublewrite_apart_since;
+            let server = Server { id: known.id, alive: known.alive, doublewrite_apart_since, ..server };
+            if let Some(parts) = &mut self.parts {
+                parts.look_for(met.owner, &server, &settings);
+            }
+            met.server = Arc::new(server);
             self.must_be_named = true;
-            self.has_other_parts |= met.server.doublewrite != known.doublewrite;
             names.set_server(known.id, met.server.engine.clone(), settings);
         }
     }
@@ -446,7 +469,7 @@ mod tests {
     }
 
     fn servers(retention: Retention, ended: u32) -> Servers {
-        let mut servers = Servers::new(Arc::new(Rules::builtin()));
+        let mut servers = Servers::new(Arc::new(Rules::builtin()), false);
         servers.set_retention(retention);
         let mut names = Names::new(Arc::new(Rules::builtin()));
         for pid in 0..ended {
@@ -491,7 +514,7 @@ mod tests {
     fn more_servers_than_can_be_described_at_once_are_described_one_after_the_other() {
         let children: Vec<_> = (0..400).map(|_| Sleeper::start()).collect();
         let mut names = Names::new(Arc::new(Rules::builtin()));
-        let mut servers = Servers::new(Arc::new(Rules::builtin()));
+        let mut servers = Servers::new(Arc::new(Rules::builtin()), false);
         for child in &children {
             servers.meet(processes::find(Path::new(PROC), child.id()).unwrap().id());
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{capitalize, duration_in_words, interval, percent};
+use super::{capitalize, counted, duration_in_words, interval, percent};
 use crate::model::{Durability, Lost, Net};
 
 /// What can be denied.
@@ -95,7 +95,7 @@ denials! {
         "the watched calls of the server by the roles of their files; the other log was synced in the interval",
         "calls that were missed, which is said below; why, as no setting was read: what it can come from is listed",
         "how many syncs of one log there were for each of the other";
-    COUNTED_SYNC: ["No sync was counted of {} servers", "{} servers have no row of their own"],
+    COUNTED_SYNC: ["No sync was counted of {}", "There is no row of {}"],
         "the watched calls of these servers, their syncs outside of those, and what is in flight, in the interval",
         "calls that are neither watched nor counted; where some were missed, or rows of several servers are one, the \
          weaker words are used",
@@ -117,6 +117,11 @@ denials! {
         "the stacks and clocks of all watched calls that ended in the window, and those in flight",
         "calls that are not watched",
         "how many operations have hung since before the window";
+    DOUBLEWRITE: ["nothing was written to it, inside ibdata1"],
+        "all writes to the system tablespace in the window, by their offsets, told apart from its beginning on; that none \
+         of them was durable, and that no watched call was missed",
+        "writes by mmap",
+        "that it cannot be told, and why";
     LOG_TRACED: ["no sync of {} was traced"],
         "the watched calls of the server by role, in the window",
         "calls that are not watched",
@@ -263,7 +268,7 @@ pub(crate) fn log_sync(redo: u64, binlog: u64) -> Option<String> {
 /// `is_all_counted`: none was missed, and each row is of one server.
 pub(crate) fn counted_sync(servers: usize, is_all_counted: bool) -> Option<String> {
     let strength = usize::from(!is_all_counted);
-    (servers > 0).then(|| COUNTED_SYNC.say(strength, &[&servers.to_string()]))
+    (servers > 0).then(|| COUNTED_SYNC.say(strength, &[&counted(servers as u64, "server", "servers")]))
 }
 
 /// Where no sync hangs, or hung. `is_busy`: a role was, half of the time; `is_all_counted`: all that makes
@@ -291,6 +296,11 @@ pub(crate) fn saturation_of_both(logs: &str, overlap: bool, limit: f64) -> Strin
 /// Where nothing has hung for the whole window either.
 pub(crate) fn traced_sync(window: &str) -> String {
     format!("{}.", TRACED_SYNC.say(0, &[window]))
+}
+
+/// To a doublewrite buffer that was told apart throughout a window, of which everything is known.
+pub(crate) fn doublewrite() -> String {
+    DOUBLEWRITE.say(0, &[])
 }
 
 /// `log`: "the redo log", whose traced syncs are none.

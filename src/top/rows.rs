@@ -152,7 +152,8 @@ fn is_of(row: &Row, sync: &InFlight) -> bool {
     match (&row.key, &row.about) {
         (Key::Role(server, role, op), _) => (*server, *role, *op) == (sync.server, sync.role, sync.op),
         (Key::File(server, _, op) | Key::Write(server, _, op), About::File(file)) => {
-            (*server, *op) == (sync.server, sync.op) && file.info.path == sync.path && !file.is_gone
+            let is_its = (*server, *op, file.info.role) == (sync.server, sync.op, sync.role);
+            is_its && file.info.path == sync.path && !file.is_gone
         }
         (Key::Thread(server, tid, _, op), _) => (*server, *tid, *op) == (sync.server, sync.tid, sync.op),
         (Key::Server(server, _), _) => *server == sync.server,

@@ -167,7 +167,7 @@ impl<R> Evidence<'_, R> {
 
     /// A sync that was not seen was not made: none was lost, and the server made none by other calls, as far
     /// as its filesystem shows.
-    fn all_is_known(&self) -> bool {
+    pub(super) fn all_is_known(&self) -> bool {
         self.measurement.lost.is_zero() && self.measurement.lost.unwatched == 0 && self.is_followed()
     }
 

@@ -9,7 +9,7 @@ use crate::server::mysql::doublewrite::is_in_tablespace;
 use crate::server::mysql::durable_writes::DurableWrites;
 use crate::server::mysql::status::counters::Between;
 use crate::server::mysql::status::reading::Reading;
-use crate::text::{bytes, counted};
+use crate::text::{absence, bytes, counted};
 
 const NOT_INNODB: &str = "transactions on MyISAM, Aria, MEMORY or temporary tables may be why (ENGINE in information_schema.tables)";
 const NOT_LOGGED: &str = "changes that the binary log does not take may be why (binlog_do_db and its like, sql_log_bin of a session)";
@@ -206,16 +206,15 @@ fn doublewrite_inside(evidence: &Evidence, reading: &Reading) -> (Standing, Stri
         let why = format!("cannot be told{unless}: {product}'s doublewrite buffer is inside ibdata1");
         (Standing::Unseen, why)
     };
-    match (written, evidence.server.doublewrite, DurableWrites::of(evidence.server, Some(reading)).data) {
-        (Some(written), ..) if written > 0 => {
+    let is_told = evidence.measurement.tells_doublewrite_apart(evidence.server.id);
+    match (written, DurableWrites::of(evidence.server, Some(reading)).data) {
+        (Some(written), _) if written > 0 => {
             (Standing::Consistent, format!("{} written to it, inside ibdata1", bytes(written)))
         }
-        (None, ..) => untold(" with --writes off"),
-        (_, None, _) => untold(", because where it lies could not be read"),
-        (_, _, Some(why)) => untold(&format!(" where {why} makes each write durable")),
-        (Some(written), Some(_), None) => {
-            (Standing::Unseen, format!("{} written to it, inside ibdata1", bytes(written)))
-        }
+        (None, _) => untold(" with --writes off"),
+        (_, Some(why)) => untold(&format!(" where {why} makes each write durable")),
+        (Some(_), None) if is_told && evidence.all_is_known() => (Standing::Unseen, absence::doublewrite()),
+        (Some(_), None) => untold(", because not all writes to it can be told from others"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::scene::Scene;
-use crate::model::{DeviceRow, FileRow, Role};
+use crate::model::{DeviceRow, FileId, FileRow, Role, Target};
 use crate::text::{bytes, percent};
 
 /// Below this the logs say next to nothing of what they bring about.
@@ -15,13 +15,16 @@ const WORTH_SAYING: f64 = 0.05;
 /// pages are written later than what the logs say of them, so that a short interval may have more of either.
 pub(super) fn amplification(scene: &Scene) -> Option<String> {
     let mut all = 0;
-    let (mut logged, mut doublewrite) = (0, 0);
+    let (mut logged, mut doublewrite, mut is_part) = (0, 0, false);
     let mut logs: BTreeMap<Role, u64> = BTreeMap::new();
     for row in scene.m.all_writes().filter(|row| row.server == scene.server) {
         all += row.stats.bytes;
         match row.info.role {
             log if log.is_serial() => *logs.entry(log).or_default() += row.stats.bytes,
-            Role::Doublewrite => doublewrite += row.stats.bytes,
+            Role::Doublewrite => {
+                doublewrite += row.stats.bytes;
+                is_part |= matches!(row.target, Target::File(FileId { part: true, .. }));
+            }
             _ => {}
         }
     }
@@ -33,8 +36,12 @@ pub(super) fn amplification(scene: &Scene) -> Option<String> {
     let logs = logs.collect::<Vec<_>>().join(" and ");
     let times = all as f64 / logged as f64;
     let share = doublewrite as f64 / all as f64;
+    // What was written to a part of a file before its place was known is among that file's.
+    let is_whole = !is_part || scene.m.tells_doublewrite_apart(scene.server);
     let of_them = match share {
-        share if share >= WORTH_SAYING => format!("; the doublewrite buffer is {} of them", percent(share)),
+        share if is_whole && share >= WORTH_SAYING => {
+            format!("; the doublewrite buffer is {} of them", percent(share))
+        }
         _ => String::new(),
     };
     Some(format!("{} were written in all, {times:.1} bytes for each byte of {logs}{of_them}.", bytes(all)))
@@ -64,7 +71,7 @@ pub(super) fn of_devices(scene: &Scene) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Interval, Op, Target, fixture};
+    use crate::model::{Interval, Op, fixture};
     use crate::render::Options;
     use std::sync::Arc;
 
@@ -94,6 +101,16 @@ mod tests {
         ]);
         let whole = "2.0 MB were written in all, 5.1 bytes for each byte of the redo log and the binary log; the \
                      doublewrite buffer is 48 % of them.";
+        assert_eq!(said(&m).as_deref(), Some(whole));
+        // A part of a file, and not told apart from the beginning on.
+        let row = m.writes.iter_mut().find(|row| row.info.role == Role::Doublewrite).unwrap();
+        if let Target::File(id) = &mut row.target {
+            id.part = true;
+        }
+        let without = whole.split_once("; the").unwrap().0.to_owned() + ".";
+        assert_eq!(said(&m), Some(without));
+        Arc::make_mut(&mut m.setup).ops.extend([Op::IoUringWrite, Op::AioWrite]);
+        Arc::make_mut(&mut m.servers[0]).doublewrite_apart_since = Some(std::time::Duration::ZERO);
         assert_eq!(said(&m).as_deref(), Some(whole));
         Arc::make_mut(&mut m.setup).ops.retain(|&op| op != Op::Write);
         assert_eq!(said(&m), None, "nothing is known of the others");

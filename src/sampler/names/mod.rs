@@ -129,6 +129,7 @@ pub struct Names {
     tick: Instant,
     look_again: Duration,
     unknown: Arc<FileInfo>,
+    unknown_part: Arc<FileInfo>,
 }
 
 impl Names {
@@ -162,6 +163,7 @@ impl Names {
             tick: Instant::now(),
             look_again: LOOK_AGAIN,
             unknown: Arc::new(unknown),
+            unknown_part: Arc::new(FileInfo::nameless(Role::Doublewrite)),
         }
     }
 
@@ -262,7 +264,7 @@ impl Names {
         let is_pipe = Some(key.1.device) == mounts::device_of_pipes();
         let path = is_pipe.then(|| PathBuf::from(format!("pipe:[{}]", key.1.inode)));
         let info = match path {
-            None => self.unknown.clone(),
+            None => self.unknown_file(&key).clone(),
             path => Arc::new(FileInfo { path, ..FileInfo::nameless(Role::Other) }),
         };
         let named = Named {
@@ -338,7 +340,11 @@ impl Names {
     }
 
     pub fn info(&self, key: &FileKey) -> &Arc<FileInfo> {
-        self.named.get(key).map_or(&self.unknown, |named| &named.info)
+        self.named.get(key).map_or_else(|| self.unknown_file(key), |named| &named.info)
+    }
+
+    fn unknown_file(&self, key: &FileKey) -> &Arc<FileInfo> {
+        if key.1.part { &self.unknown_part } else { &self.unknown }
     }
 
     pub(crate) fn role_of(&self, key: &FileKey) -> Role {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::engine::engines::Engines;
 use crate::files::resolve::{self, Existence, Resolved};
-use crate::linux::PROC;
 use crate::linux::cpu_time::of_this_thread;
+use crate::linux::{PROC, mounts};
 use crate::model::{FileId, ServerId};
 use crate::server::who::instances::{Instances, members};
 
@@ -124,31 +124,8 @@ pub(crate) fn confirm(engines: &Engines, request: &Request) -> Answer {
         .first_bytes
         .then_some(())
         .and(resolved.as_ref())
-        .filter(|found| !found.filesystem.as_deref().is_some_and(may_never_answer))
+        .filter(|found| !found.filesystem.as_deref().is_some_and(mounts::may_never_answer))
         .and_then(|found| resolve::first_bytes(proc_root, server.pid, &found.path, file));
     let used = of_this_thread().saturating_sub(before);
     Answer { key: request.key, mount_id: request.mount_id, resolved, first_bytes, unlinked, used }
-}
-
-/// A filesystem behind which stands another process or machine. Who waits for one that has gone cannot even
-/// be killed: content is not read from these, the name must do.
-fn may_never_answer(filesystem: &str) -> bool {
-    filesystem.starts_with("fuse")
-        || filesystem.starts_with("nfs")
-        || matches!(filesystem, "9p" | "afs" | "ceph" | "cifs" | "smb3" | "virtiofs")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_of_other_machines_and_processes_are_not_opened() {
-        for filesystem in ["fuse", "fuse.glusterfs", "fuseblk", "nfs4", "cifs", "virtiofs"] {
-            assert!(may_never_answer(filesystem), "{filesystem}");
-        }
-        for filesystem in ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs"] {
-            assert!(!may_never_answer(filesystem), "{filesystem}");
-        }
-    }
 }

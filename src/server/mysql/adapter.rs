@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{doublewrite, settings, version};
 use crate::linux::rooted::Root;
-use crate::model::{Engine, Role, Server, durability};
+use crate::model::{Engine, FilePart, Role, Server, durability};
 use crate::server::what::adapter::{Adapter, Process};
 use crate::server::what::known_by::{SMALL_FILE, ToldPort};
 use crate::server::what::product::VersionFinder;
@@ -50,8 +50,15 @@ impl Adapter for MySql {
     ) -> ToldPort {
         server.socket = socket(listening, settings);
         identify(process.root, server, settings);
-        server.doublewrite = doublewrite::of_server(process, settings);
         told_port(settings, server.version.is_some())
+    }
+
+    fn may_have_part_of_file(&self, server: &Server) -> bool {
+        server.version.as_deref().is_some_and(doublewrite::is_in_tablespace)
+    }
+
+    fn part_of_file(&self, proc_root: &Path, server: &Server, settings: &Settings) -> Option<FilePart> {
+        doublewrite::of_server(proc_root, server.id.pid, settings)
     }
 
     fn log_by_writes(&self) -> Option<&'static str> {

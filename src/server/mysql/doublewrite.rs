@@ -15,7 +15,6 @@ use crate::linux::open_files::DescriptorInfo;
 use crate::linux::rooted::{self, Root};
 use crate::linux::{PROC, mounts};
 use crate::model::FilePart;
-use crate::server::what::adapter::Process;
 use crate::server::what::settings::Settings;
 
 /// The flags of the tablespace, in its first page.
@@ -30,6 +29,9 @@ const MAGIC: u32 = 536_853_855;
 /// Each of the two blocks is one extent: so many bytes, and so many pages, at least.
 const EXTENT: u64 = 1 << 20;
 const EXTENT_PAGES: u64 = 64;
+/// They are made with the file, at its beginning. What is said to lie behind this is not believed: no write
+/// before it need be looked at.
+const MAX_END: u64 = 1 << 30;
 
 /// Whether this server, "MariaDB 10.11.14", has its doublewrite buffer in the system tablespace.
 pub(crate) fn is_in_tablespace(version: &str) -> bool {
@@ -38,15 +40,15 @@ pub(crate) fn is_in_tablespace(version: &str) -> bool {
     product == MARIADB || product == MYSQL && numbers.lt([8, 0, 20])
 }
 
-/// None: it has it elsewhere, or that could not be read.
-pub(super) fn of_server(process: &Process<'_>, settings: &Settings) -> Option<FilePart> {
-    if !is_in_tablespace(&process.version?.to_string()) {
+/// None: that could not be read. It may wait for the disk on which the file lies.
+pub(super) fn of_server(proc_root: &Path, pid: u32, settings: &Settings) -> Option<FilePart> {
+    let file = open(&Root::of_process(proc_root, pid).ok()?, &path(settings)?)?;
+    let info = DescriptorInfo::read(Path::new(PROC), std::process::id(), file.as_raw_fd())?;
+    let mount = mounts::mount_of(proc_root, pid, info.mount_id?)?;
+    if mounts::may_never_answer(&mount.filesystem) {
         return None;
     }
-    let file = open(process.root?, &path(settings)?)?;
     let places = places(&file)?;
-    let info = DescriptorInfo::read(Path::new(PROC), std::process::id(), file.as_raw_fd())?;
-    let mount = mounts::mount_of(process.proc_root, process.pid, info.mount_id?)?;
     Some(FilePart { device: mount.device, inode: rooted::kernel_inode(&file).ok()?, places })
 }
 
@@ -89,7 +91,7 @@ fn places(file: &File) -> Option<[(u64, u64); 2]> {
         (begin, begin + EXTENT.max(EXTENT_PAGES * page_size))
     };
     let [one, other] = [place(one), place(other)];
-    let is_behind = |place: (u64, u64)| place.0 > PAGE * page_size && place.1 <= length;
+    let is_behind = |place: (u64, u64)| place.0 > PAGE * page_size && place.1 <= length.min(MAX_END);
     let are_apart = one.1 <= other.0 || other.1 <= one.0;
     (is_behind(one) && is_behind(other) && are_apart).then_some([one, other])
 }

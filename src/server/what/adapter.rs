@@ -7,7 +7,7 @@ use super::launch::Launch;
 use super::product::{Version, VersionFinder};
 use super::settings::{Bounds, Settings};
 use crate::linux::rooted::Root;
-use crate::model::{Datadir, Engine, Server};
+use crate::model::{Datadir, Engine, FilePart, Server};
 
 /// A process that is described, as far as it is known before its settings are.
 pub struct Process<'a> {
@@ -55,6 +55,16 @@ pub trait Adapter: Sync {
 
     /// For a server whose executable does not tell its version.
     fn version_of_datadir(&self, _root: &Root, _datadir: &Path) -> Option<Version> {
+        None
+    }
+
+    /// Whether a part of one of this server's files may have a role of its own.
+    fn may_have_part_of_file(&self, _: &Server) -> bool {
+        false
+    }
+
+    /// Where that part lies, which is read from the file. None: there is none, or that could not be read.
+    fn part_of_file(&self, _proc_root: &Path, _: &Server, _: &Settings) -> Option<FilePart> {
         None
     }
 

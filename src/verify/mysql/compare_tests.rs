@@ -81,7 +81,7 @@ fn equal_figures_agree_and_one_sync_more_or_less_differs() {
 
 #[test]
 fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
-    use crate::model::{FilePart, Server, Stats};
+    use crate::model::{Server, Stats};
 
     let reading = |pages: &str, bytes: &str, has_events: bool| {
         let status = [
@@ -94,9 +94,15 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
         let events = || [("wait/io/file/innodb/innodb_data_file".to_owned(), bytes.parse().unwrap())].into();
         Reading { written: has_events.then(events), ..Reading::from_pairs(status, [("log_bin", "OFF")]) }
     };
-    let at = |seconds, doublewrite, pages| {
+    let server = |since| Server {
+        doublewrite_apart_since: since,
+        ..fixture::server(MYSQL, "mariadbd", "MariaDB 10.11.14", 3306)
+    };
+    let at = |since, seconds, doublewrite, pages| {
         let mut snapshot = snapshot(seconds, [0; 5]);
-        std::sync::Arc::make_mut(&mut snapshot.setup).ops.push(Op::Write);
+        let ops = [Op::Write, Op::IoUringWrite, Op::AioWrite];
+        std::sync::Arc::make_mut(&mut snapshot.setup).ops.extend(ops);
+        snapshot.monotonic = Duration::from_secs(100 + seconds);
         let row = |inode, path, role, bytes| {
             let stats = Stats { bytes, ..fixture::stats(&[(bytes / 16_384, 1_000)]) };
             fixture::row(MYSQL, inode, path, role, Op::Write, stats)
@@ -105,15 +111,14 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
             row(1, "/d/ibdata1", Role::Doublewrite, doublewrite),
             row(2, "/d/t/a.ibd", Role::Tablespace, pages),
         ];
+        snapshot.servers = vec![std::sync::Arc::new(server(since))];
         snapshot
     };
-    let server =
-        |doublewrite| Server { doublewrite, ..fixture::server(MYSQL, "mariadbd", "MariaDB 10.11.14", 3306) };
-    let known = FilePart { device: 1, inode: 1, places: [(1, 2), (2, 3)] };
-    let of = |doublewrite, has_events| {
-        let first = quiet(&reading("2", "32768", has_events), at(0, 0, 0));
-        let last = quiet(&reading("6", "163840", has_events), at(10, 4 * 16_384, 4 * 16_384));
-        let verification = super::compare(&server(doublewrite), &first, &last);
+    let known = Duration::from_secs(99);
+    let of = |since, has_events| {
+        let first = quiet(&reading("2", "32768", has_events), at(since, 0, 0, 0));
+        let last = quiet(&reading("6", "163840", has_events), at(since, 10, 4 * 16_384, 4 * 16_384));
+        let verification = super::compare(&server(since), &first, &last);
         let rows = verification.rows.into_iter().filter(|row| row.what.ends_with("bytes") && row.traced > 0);
         rows.map(|row| (row.what, row.traced, row.verdict)).collect::<Vec<_>>()
     };
@@ -125,8 +130,8 @@ fn the_bytes_of_a_doublewrite_buffer_inside_of_a_tablespace_are_its_pages() {
     assert_eq!(of(Some(known), false), [buffer(Verdict::Agrees), others[0], others[1]]);
     assert_eq!(of(None, false), [buffer(Verdict::NotCompared), others[0], others[1]]);
     // To performance_schema, it is of the data files.
-    for doublewrite in [Some(known), None] {
-        let rows = of(doublewrite, true);
+    for since in [Some(known), None] {
+        let rows = of(since, true);
         assert_eq!(rows[1..], [("data files, bytes", 131_072, Verdict::Agrees), others[1]]);
     }
 }

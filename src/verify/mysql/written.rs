@@ -74,6 +74,8 @@ const LINES: [Line; 5] = [
     },
 ];
 
+const NOT_TOLD: &str = "not each write to it was told from others to the system tablespace: its place was not known in time, the \
+                        writes are durable themselves, or not all are watched";
 /// Of a doublewrite buffer in the system tablespace: pages, each of them whole.
 const DOUBLEWRITE_PAGES: &str = "innodb_dblwr_pages_written";
 const INSIDE: Line = Line {
@@ -98,13 +100,19 @@ pub(super) fn rows(server: &Server, measurement: &Interval, first: &Edge, last: 
     let is_inside = server.version.as_deref().is_some_and(is_in_tablespace);
     let of_server = |line| match line {
         Line { counter: Some(DATA_WRITTEN), .. } if is_mariadb => OF_MARIADB,
-        Line { event: Some(DOUBLEWRITE_FILES), .. } if server.doublewrite.is_some() => INSIDE,
+        Line { event: Some(DOUBLEWRITE_FILES), .. } if is_inside => INSIDE,
         // One kind of file to performance_schema.
         Line { event: Some(DATA_FILES), .. } if is_inside && has_events => Line { roles: &PAGES, ..line },
         line => line,
     };
-    let lines = LINES.into_iter().map(of_server);
-    lines.map(|line| line.row(bytes_of(line.roles), first, last)).collect()
+    let is_told = measurement.tells_doublewrite_apart(server.id);
+    let row = |line: Line| match line.counter {
+        Some(DOUBLEWRITE_PAGES) if !is_told => {
+            Row::not_compared(line.what, bytes_of(line.roles), Some(NOT_TOLD))
+        }
+        _ => line.row(bytes_of(line.roles), first, last),
+    };
+    LINES.into_iter().map(of_server).map(row).collect()
 }
 
 impl Line {
