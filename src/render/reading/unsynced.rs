@@ -23,6 +23,20 @@ struct Log {
     most: Backlog,
     /// Whether there may be more, of files that are not kept apart or not known.
     is_minimum: bool,
+    /// Successful syncs of it in the interval. What was written before the first of them may have been unsynced
+    /// as well, and is in no figure where tracing began after it.
+    syncs: u64,
+}
+
+impl Log {
+    fn is_now_minimum(&self) -> bool {
+        self.is_minimum || self.syncs == 0 && !self.now.is_none()
+    }
+
+    /// It is the greatest of the interval: of two syncs on, from one to the next.
+    fn is_most_known(&self) -> bool {
+        !self.is_minimum && (self.most.is_none() || self.syncs >= 2)
+    }
 }
 
 /// "A power cut would have cost at most 48 kB (the last 3.4 ms) of the redo log, and at the end 12 kB (the
@@ -92,7 +106,7 @@ fn what_it_costs(scene: &Scene, logs: &[Log]) -> Option<String> {
     };
     let (now, most) = (amounts(|log| log.now), amounts(|log| log.most));
     // Of more time than is remembered, the greatest may be forgotten.
-    let is_remembered = scene.m.span.duration < PEAKS_REMEMBERED && logs.iter().all(|log| !log.is_minimum);
+    let is_remembered = scene.m.span.duration < PEAKS_REMEMBERED && logs.iter().all(Log::is_most_known);
     let cost = if now.is_empty() && (most.is_empty() || !is_remembered) {
         let logs: Vec<&str> = logs.iter().map(|log| log.role.in_a_sentence()).collect();
         return Some(absence::unsynced(&logs.join(" and "), !most.is_empty(), &scene.m.lost));
@@ -117,13 +131,15 @@ fn log(scene: &Scene, role: Role, roles: &[UnsyncedRole]) -> Option<Log> {
         None if m.all_writes().any(|row| row.server == server && row.info.role == role) => Default::default(),
         None => return None,
     };
-    Some(Log { role, now, most, is_minimum })
+    let rows = m.roles_of(server).iter().filter(|row| row.role == role && row.op.makes_file_durable());
+    let syncs = rows.map(|row| row.stats.count.saturating_sub(row.stats.error_count())).sum();
+    Some(Log { role, now, most, is_minimum, syncs })
 }
 
 /// "12 kB (the last 2.1 ms) of the redo log"
 fn amount(log: &Log, of: Backlog) -> String {
     let role = log.role.in_a_sentence();
-    let at_least = if log.is_minimum { "at least " } else { "" };
+    let at_least = if log.is_now_minimum() { "at least " } else { "" };
     if of.bytes == 0 {
         return format!("{at_least}0 B of {role}");
     }
@@ -155,7 +171,7 @@ pub(super) fn unknown(dropped: u64, ops: &[Op]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FileInfo, Interval, StorageStack, Target, fixture};
+    use crate::model::{FileInfo, Interval, RoleRow, StorageStack, Target, fixture};
     use crate::render::Options;
     use std::sync::Arc;
     use std::time::Duration;
@@ -179,6 +195,11 @@ mod tests {
         let mut m = fixture::quiet();
         Arc::make_mut(&mut m.setup).ops.push(Op::Write);
         m.unsynced.rows = rows.into();
+        let synced = |role| {
+            let stats = fixture::stats(&[(2, 1_000)]);
+            RoleRow { server: fixture::MYSQL, role, op: Op::Fdatasync, stats }
+        };
+        m.roles = [Role::Redo, Role::Binlog].map(synced).into_iter().collect();
         m
     }
 
@@ -202,6 +223,14 @@ mod tests {
                      1.1 s) of the binary log; at the end, 12 kB (the last 2.1 ms) of the redo log, besides what \
                      the server had not written yet.";
         assert_eq!(point(&m).as_deref(), Some(whole));
+        // Nothing of one of them was synced: what was written before is unsynced, too.
+        let mut never = m.clone();
+        never.roles.retain(|row| row.role == Role::Redo);
+        let at_least = "A power cut at the end would have cost 12 kB (the last 2.1 ms) of the redo log and at least 2.3 MB \
+                        (the last 1.1 s) of the binary log, besides what the server had not written yet.";
+        let binlog = never.unsynced.rows.iter_mut().find(|row| row.info.role == Role::Binlog).unwrap();
+        binlog.now = binlog.most;
+        assert_eq!(point(&never).as_deref(), Some(at_least));
         let of_hours = fixture::lasting(Duration::from_secs(3_600), m.clone());
         let of_now = "A power cut at the end would have cost 12 kB (the last 2.1 ms) of the redo log, besides what the \
                       server had not written yet.";
