@@ -254,13 +254,19 @@ pub(crate) fn nothing_selected(work: &str, selection: &Selection, hint: &str) ->
     let others = Selection::new(engines.clone(), vec![all]).processes();
     let others = match progress::names(&others) {
         none if none.is_empty() => like_a_server(&executables::look_alikes(Path::new(PROC))),
-        some => format!(" What runs here is {some}."),
+        some => format!(" What runs here is {some}.{}", try_instead(&others, engines)),
     };
     let message = format!(
         "nothing to {work}: there is no {}.{others}{hint} --pid, --comm, --cgroup and --all select other processes.",
         selection.name()
     );
     Exit { status: NOTHING_TO_TRACE, message }.into()
+}
+
+/// How one engine is selected, of those that run here: " Try `fsynctop once mariadb`."
+fn try_instead(others: &[ThreadGroup], engines: &Engines) -> String {
+    let engine = others.iter().find_map(|process| engines.by_command(&process.comm));
+    engine.map(|engine| format!(" --engine {} selects it.", engine.name)).unwrap_or_default()
 }
 
 /// A hint to what may be one by another name, or have one inside.

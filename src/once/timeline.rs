@@ -16,13 +16,15 @@ use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json;
-use crate::render::ranked::{ranked, without_quiet};
+use crate::render::ranked::{ranked, without_any_quiet};
 use crate::render::reading::Sentence;
 use crate::render::rows::max_ns;
 use crate::render::{Options, Output, Paint, json_schema, reading};
 use crate::text::{count, duration, percent, rate, rfc3339};
 use crate::text::{length, seconds};
 
+/// Rows that fit a screen with what stands above and below them.
+const FEW: usize = 15;
 /// Rows whose worst second is marked.
 const WORST_MARKED: usize = 5;
 /// A row covers so much at least where nobody says how much, and so much at most.
@@ -65,8 +67,10 @@ pub fn write(
 
 fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) -> String {
     let mut out = String::new();
-    let (servers, quiet) = without_quiet(ranked(all, options), all, options);
+    let (servers, quiet) = without_any_quiet(ranked(all, options), all, options);
     let incidents = reading::incidents(&troubles.incidents, all, options);
+    // They may have left the screen by the end.
+    let first = incidents.first().filter(|_| parts.len() > FEW).cloned();
     if !incidents.is_empty() {
         table::sentences(&mut out, incidents, options);
         out.push('\n');
@@ -89,6 +93,10 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
     }
     if servers.is_empty() && are_all_shown {
         let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
+    }
+    if let Some(first) = first {
+        let text = first.text.trim_end_matches(" (UTC):").to_owned() + ": see above.";
+        table::sentences(&mut out, vec![Sentence { text, ..first }], options);
     }
     let whole = format!("these {}", crate::text::interval(troubles.duration));
     table::sentences(&mut out, reading::of_window(troubles, &whole, all, options), options);

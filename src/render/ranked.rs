@@ -118,8 +118,26 @@ pub(crate) fn ranked_over(now: &Interval, longer: &Interval, options: &Options) 
 /// Those that have something to show, and sentences on the others where those would be in the way: which they
 /// are, and what is to be known of each.
 pub(crate) fn without_quiet(all: Vec<Ranked>, m: &Interval, options: &Options) -> (Vec<Ranked>, Vec<String>) {
+    without_more_quiet_than(SHOWN_WHOLE, all, m, options)
+}
+
+/// The same where each has a table of its own, which would be one of zeros; one alone has it.
+pub(crate) fn without_any_quiet(
+    all: Vec<Ranked>,
+    m: &Interval,
+    options: &Options,
+) -> (Vec<Ranked>, Vec<String>) {
+    without_more_quiet_than(usize::from(all.len() == 1), all, m, options)
+}
+
+fn without_more_quiet_than(
+    most: usize,
+    all: Vec<Ranked>,
+    m: &Interval,
+    options: &Options,
+) -> (Vec<Ranked>, Vec<String>) {
     let (quiet, shown): (Vec<Ranked>, Vec<Ranked>) = all.iter().cloned().partition(|one| one.is_quiet);
-    if quiet.len() <= SHOWN_WHOLE {
+    if quiet.len() <= most {
         return (all, Vec::new());
     }
     let name = |one: &Ranked| header::name(m, one.id, &options.style);

@@ -217,15 +217,22 @@ fn outlier(scene: &Scene, spoken_of: &[Role]) -> Option<String> {
 /// The busiest process beside the server on one of its devices.
 fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
     let seconds = scene.m.span.duration.as_secs_f64();
+    // Whoever syncs nothing waits for nobody.
+    let is_there = total.count > 0 || scene.m.in_flight.iter().any(|sync| sync.server == scene.server);
+    if !is_there {
+        return None;
+    }
+    // Untimed ones wait for each other as well.
+    let all = |n: &Neighbour| n.stats.count.saturating_add(n.stats.untimed);
     let often = |n: &Neighbour| {
         // Who syncs all devices may have had nothing to do on this one.
-        let (count, here) = (n.stats.count, n.place != Place::AnyDevice);
+        let (count, here) = (all(n), n.place != Place::AnyDevice);
         here && (count as f64 >= NEIGHBOUR_PER_SECOND * seconds
-            || count as f64 >= seconds && count * 10 >= total.count)
+            || count as f64 >= seconds && count.saturating_mul(10) >= total.count)
     };
     let devices = neighbours::devices(scene.m, &[scene.server]);
     let candidates = devices.iter().flat_map(|device| device.neighbours.iter().map(move |n| (device, n)));
-    let (device, n) = candidates.filter(|(_, n)| often(n)).max_by_key(|(_, n)| n.stats.count)?;
+    let (device, n) = candidates.filter(|(_, n)| often(n)).max_by_key(|(_, n)| all(n))?;
     let style = &scene.options.style;
     let name = style.name(n.comm.as_bytes());
     let pid = n.pid.map(|pid| format!(" {pid}")).unwrap_or_default();
@@ -235,7 +242,7 @@ fn neighbour(scene: &Scene, total: &Stats) -> Option<String> {
         Place::SameDisk(other) => (format!("{}, on the disk of {own}", style.name(other.as_bytes())), "disk"),
         Place::AnyDevice => return None,
     };
-    let rate = rate(n.stats.count, scene.m.span.duration);
+    let rate = rate(all(n), scene.m.span.duration);
     Some(format!(
         "{name}{pid} also syncs {rate} times a second on {place}: syncs on one {shared} wait for each other.",
     ))

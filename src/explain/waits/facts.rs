@@ -30,7 +30,7 @@ pub fn facts(
     let causes = [
         (
             total.flush(),
-            "the device to flush its cache; only a faster device or power-loss protection shortens this",
+            "the device to flush its cache; fewer syncs of others on it, power-loss protection or a faster device shorten this",
         ),
         (
             phase(Phase::DataPages) + under(Committer::Data),

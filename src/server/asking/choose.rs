@@ -18,7 +18,7 @@ pub struct Chosen<C: Client> {
 /// The options do not lead to one server.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
-    #[error("there are several servers; name one with --pid:{0}")]
+    #[error("there are several servers; --server NAME or --pid says which one is meant:{0}")]
     Several(String),
     #[error("{0}; so --pid has to say which server is meant:{1}")]
     NotReached(StatusError, String),
