@@ -173,8 +173,9 @@ impl Interval {
         self.unwatched.iter().find(|(id, _)| *id == server).map_or(0, |&(_, n)| n)
     }
 
-    /// Whether in all of this time each write to this server's doublewrite buffer, which is a part of its system
-    /// tablespace, was told from the other writes to that file: by its offset, which durable writes are not.
+    /// Whether in all of this time each write to this server's doublewrite buffer, which is a part of its
+    /// system tablespace, was told from the other writes to that file: by its offset, which durable writes
+    /// are not.
     pub(crate) fn tells_doublewrite_apart(&self, server: ServerId) -> bool {
         let since = self.server(server).and_then(|server| server.doublewrite_apart_since);
         let begin = self.span.monotonic.checked_sub(self.span.duration);

@@ -85,7 +85,8 @@ impl Parts {
         Some(fair.into_iter().map(|(_, id, part)| (id, part)).collect())
     }
 
-    /// The kernel side tells these apart from `now` on, and no others. None: it could not be told all of them.
+    /// The kernel side tells these apart from `now` on, and no others. None: it could not be told all of
+    /// them.
     pub fn told(&mut self, parts: Option<&[(ServerId, FilePart)]>, now: Duration) {
         self.has_changed = parts.is_none();
         for (id, known) in &mut self.known {

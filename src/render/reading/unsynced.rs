@@ -23,8 +23,8 @@ struct Log {
     most: Backlog,
     /// Whether there may be more, of files that are not kept apart or not known.
     is_minimum: bool,
-    /// Successful syncs of it in the interval. What was written before the first of them may have been unsynced
-    /// as well, and is in no figure where tracing began after it.
+    /// Successful syncs of it in the interval. What was written before the first of them may have been
+    /// unsynced as well, and is in no figure where tracing began after it.
     syncs: u64,
 }
 
