@@ -261,7 +261,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/json.md", "`schema` is {}.", history::SCHEMA);
     say!("docs/json.md", "at most {:.1} % from the truth", (1000.0 / 2.0 / of("model/histogram.rs", "STEPS")).ceil() / 10.0);
     say!("docs/json.md", "({} files of all traced processes together)", n(record("UNSYNCED_FILES")));
-    say!("docs/roles.md", "and of more than {} servers, the bytes are the system tablespace's", n(record("PARTS")));
+    say!("docs/roles.md", "{} servers have a place, shared out by", n(record("PARTS")));
     say!("docs/json.md", "it keeps {} files apart, the logs first", of("history/limit.rs", "MOST_UNSYNCED"));
     say!("docs/json.md", "each second remembers the {} files that took most time", history.files);
     say!("docs/json.md", "only the latest {} are", n(retained()));
