@@ -357,6 +357,36 @@ mod tests {
     }
 
     #[test]
+    fn an_idle_server_has_no_rows_of_zeros_and_a_long_table_ends_with_how_many_incidents_there_were() {
+        let idle = |mut m: Interval| {
+            let id = ServerId { pid: 777, start_ns: 1 };
+            m.servers.push(std::sync::Arc::new(Server {
+                id,
+                name: "idle".into(),
+                ..(*m.servers[0]).clone()
+            }));
+            m
+        };
+        let history = history();
+        let all = idle(history.last(Duration::from_secs(120)).unwrap());
+        let troubles = history.troubles(Duration::from_secs(120), Duration::from_secs(1), |_| true);
+        let text = |step| {
+            let parts = history.series(Duration::from_secs(120), Duration::from_secs(step));
+            let mut out = Vec::new();
+            write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (long, short) = (text(5), text(30));
+        assert_eq!(long.lines().filter(|line| line.starts_with("UTC")).count(), 2, "{long}");
+        assert!(long.contains("No sync was counted of 1 server: idle"), "{long}");
+        assert!(
+            long.lines().any(|line| line.starts_with("1 hang") && line.ends_with(": see above.")),
+            "{long}"
+        );
+        assert!(!short.contains("see above"), "{short}");
+    }
+
+    #[test]
     fn the_columns_are_those_of_the_logs_of_its_engine() {
         let heading = |mut m: Interval| {
             let mut history = History::new(history::Options::default());

@@ -352,6 +352,14 @@ fn a_neighbour_that_syncs_a_lot_is_named() {
         &slow,
         "cron also syncs 3.0 times a second on /dev/vda: syncs on one device wait for each other.",
     );
+    // What is counted without a time is waited for as well.
+    slow.neighbours[0].stats.untimed = 37;
+    assert_says(
+        &slow,
+        "cron also syncs 40 times a second on /dev/vda: syncs on one device wait for each other.",
+    );
+    let idle = Interval { neighbours: slow.neighbours, ..second(Vec::new()) };
+    assert_silent_on(&idle, "cron");
 }
 
 #[test]

@@ -339,9 +339,11 @@ impl Sampler {
     /// Where the kernel side cannot be told, they are not told apart, and that is known of each server; the
     /// next look tries again.
     fn tell_parts(&mut self) {
-        let Some(parts) = self.servers.changed_parts() else { return };
+        let now = monotonic();
+        let Some(parts) = self.servers.changed_parts(now) else { return };
         let of_processes: Vec<_> = parts.iter().map(|&(id, part)| (id.pid, part)).collect();
         let is_told = self.probe.set_parts(&of_processes).is_ok();
+        // After that: what was written before may have been taken for the whole file's.
         self.servers.parts_are_told(is_told.then_some(&parts), monotonic());
     }
 

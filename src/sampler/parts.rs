@@ -1,7 +1,7 @@
 //! Which parts of files have a role of their own, while all writes are watched: read by threads of their own,
 //! because it opens a file on the disk of a server, and told to the kernel side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,9 @@ use crate::server::who::shares::fairly;
 const ALL: Share = Share { threads: 2, with_abandoned: 8, queue: 1_024 };
 const OF_ONE_OWNER: Share = Share { threads: 1, with_abandoned: 2, queue: 64 };
 const TIMEOUT: Duration = Duration::from_secs(2);
+/// From one change that is told to the next: anybody may start servers all the time, and each change is some
+/// hundred system calls.
+const REST: Duration = Duration::from_millis(250);
 
 struct Job {
     server: Server,
@@ -35,6 +38,8 @@ pub(crate) struct Parts {
     readers: Pool<Owner, Job, (ServerId, FilePart)>,
     known: BTreeMap<ServerId, Known>,
     has_changed: bool,
+    /// When the kernel side was told last, by the monotonic clock.
+    last: Option<Duration>,
 }
 
 impl Parts {
@@ -45,7 +50,8 @@ impl Parts {
             let part = adapters::of_server(server).part_of_file(Path::new(PROC), server, settings)?;
             Some((server.id, part))
         };
-        Parts { readers: Pool::new("parts", limits, read), known: BTreeMap::new(), has_changed: false }
+        let readers = Pool::new("parts", limits, read);
+        Parts { readers, known: BTreeMap::new(), has_changed: false, last: None }
     }
 
     /// A server was described. What was found once stays where it is for as long as the server lives.
@@ -76,8 +82,9 @@ impl Parts {
     }
 
     /// Those that are to be told apart, as many as there is room for, if they are others than before.
-    pub fn changed(&self) -> Option<Vec<(ServerId, FilePart)>> {
-        if !self.has_changed {
+    pub fn changed(&self, now: Duration) -> Option<Vec<(ServerId, FilePart)>> {
+        let is_soon = self.last.is_some_and(|last| now.saturating_sub(last) < REST);
+        if !self.has_changed || is_soon {
             return None;
         }
         let all: Vec<_> = self.known.iter().map(|(id, known)| (known.owner, *id, known.part)).collect();
@@ -89,9 +96,10 @@ impl Parts {
     /// them.
     pub fn told(&mut self, parts: Option<&[(ServerId, FilePart)]>, now: Duration) {
         self.has_changed = parts.is_none();
+        self.last = Some(now);
+        let told: BTreeSet<ServerId> = parts.unwrap_or_default().iter().map(|(id, _)| *id).collect();
         for (id, known) in &mut self.known {
-            let is_told = parts.unwrap_or_default().iter().any(|(told, _)| told == id);
-            known.told = is_told.then(|| known.told.unwrap_or(now));
+            known.told = told.contains(id).then(|| known.told.unwrap_or(now));
         }
     }
 
@@ -122,12 +130,14 @@ mod tests {
         };
         let stranger = Owner::Container(7);
         (0..record::PARTS as u32).for_each(|n| enter(&mut parts, 1_000 + n, stranger));
-        let first = parts.changed().unwrap();
-        parts.told(Some(&first), Duration::from_secs(1));
-        assert_eq!((first.len(), parts.changed()), (record::PARTS, None));
+        let at = Duration::from_secs;
+        let first = parts.changed(at(1)).unwrap();
+        parts.told(Some(&first), at(1));
+        assert_eq!((first.len(), parts.changed(at(2))), (record::PARTS, None));
         let later = [(5_000, Owner::Container(8)), (5_001, Owner::System(27)), (5_002, Owner::User(1001))];
         later.iter().for_each(|&(pid, owner)| enter(&mut parts, pid, owner));
-        let second = parts.changed().unwrap();
+        assert_eq!(parts.changed(at(1) + REST / 2), None, "so soon after the last change");
+        let second = parts.changed(at(9)).unwrap();
         assert_eq!(second.len(), record::PARTS);
         parts.told(Some(&second), Duration::from_secs(9));
         assert!(later.iter().all(|&(pid, _)| parts.since(id(pid)) == Some(Duration::from_secs(9))));
@@ -142,10 +152,14 @@ mod tests {
         parts.known.insert(id(1), Known { owner: Owner::System(0), part: part(1), told: None });
         parts.told(Some(&[(id(1), part(1))]), Duration::from_secs(1));
         parts.end(id(2));
-        assert_eq!(parts.changed(), None);
+        assert_eq!(parts.changed(Duration::from_secs(2)), None);
         parts.told(None, Duration::from_secs(2));
-        assert_eq!((parts.changed().map(|all| all.len()), parts.since(id(1))), (Some(1), None), "once more");
+        assert_eq!(
+            (parts.changed(Duration::from_secs(3)).map(|all| all.len()), parts.since(id(1))),
+            (Some(1), None),
+            "once more"
+        );
         parts.end(id(1));
-        assert_eq!((parts.changed(), parts.since(id(1))), (Some(Vec::new()), None));
+        assert_eq!((parts.changed(Duration::from_secs(3)), parts.since(id(1))), (Some(Vec::new()), None));
     }
 }

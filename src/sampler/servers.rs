@@ -281,8 +281,8 @@ impl Servers {
     }
 
     /// The parts of files that are to be told apart, if they are others than those that are.
-    pub(crate) fn changed_parts(&self) -> Option<Vec<(ServerId, FilePart)>> {
-        self.parts.as_ref()?.changed()
+    pub(crate) fn changed_parts(&self, now: Duration) -> Option<Vec<(ServerId, FilePart)>> {
+        self.parts.as_ref()?.changed(now)
     }
 
     /// They are told apart from now on, and no others. None: nobody knows which.
