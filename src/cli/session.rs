@@ -77,7 +77,9 @@ impl Session {
     /// The second half of [`Session::start`]: what needs fewer rights than attaching does.
     pub fn sampler(&self, probe: Probe) -> Sampler {
         let kernel = host::kernel_release().unwrap_or_else(|| "unknown".into());
-        Sampler::of_probe(probe, self.rules.clone(), kernel)
+        let mut sampler = Sampler::of_probe(probe, self.rules.clone(), kernel);
+        sampler.set_of_anybody(self.config.targets.all);
+        sampler
     }
 
     /// The first half of [`Session::start`].

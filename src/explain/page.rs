@@ -443,7 +443,7 @@ mod tests {
         let text = page(&explanation, &Style::default(), true);
         let section = text.split("What was written:\n").nth(1).unwrap_or_else(|| panic!("{text}"));
         assert!(section.starts_with("All that was written of the redo log was synced:"), "{text}");
-        let said = "1.0 MB were written in all, 1.0 bytes for each byte of the redo log.";
+        let said = "1.0 MB were written in all, 100 % of them to the redo log: the pages";
         assert!(section.contains(said), "{text}");
         let json = json(&explanation);
         let written = &json["writes"][0];

@@ -6,19 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::usual::Usual;
+use super::incident::{Beside, Incident, JOINED_WITHIN, SLOW_TIMES, What, Worst};
+use super::usual::{Usual, Usually};
 use crate::model::{Errors, FileRow, Interval, Max, Op, Place, Role, SATURATED, ServerId, Stats, neighbours};
 
-/// Two incidents of one kind and server with less than this between them are one, if it is slow or saturated
-/// for so much of the whole.
-const JOINED_WITHIN: Duration = Duration::from_secs(5);
-/// A log is slow while the median of its syncs is so many times its usual one, and at least so long.
-const SLOW_TIMES: u64 = 5;
+/// A log is slow while the median of its syncs, or their p99, is [`SLOW_TIMES`] its usual one, and at least so
+/// long. Of fewer syncs than these in an interval, p99 is one sync's chance.
 const SLOW_FROM: Duration = Duration::from_millis(5);
-/// What is slow or saturated for less than this is no incident.
-const SLOW_FOR: Duration = Duration::from_secs(3);
-const SATURATED_FOR: Duration = Duration::from_secs(10);
-const SHARE: f64 = 0.8;
+const SLOW_TAIL_FROM: Duration = Duration::from_millis(10);
+const TAIL_OF: u64 = 100;
 /// A slow phase or a saturated time that other incidents of the server cover to this share is a part of them.
 const COVERED: f64 = 0.8;
 
@@ -27,156 +23,8 @@ const MAX_KEPT: usize = 64;
 const MAX_OPEN: usize = 512;
 /// Causes that are told apart for one incident.
 const MAX_WAITS: usize = 8;
-const MAX_NEIGHBOURS: usize = 16;
 /// Servers whose neighbours are looked at in one interval: those with the worst incidents.
 const MAX_LOOKED_AT: usize = 16;
-
-/// In the order of their weight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum What {
-    /// The log was busy for 80 % of the time.
-    Saturated,
-    /// The log's syncs took many times as long as they usually do.
-    Slow,
-    /// A sync took as long as a hang does.
-    Hang,
-    /// A sync or a write failed, or the kernel could not write back.
-    Failure,
-}
-
-impl What {
-    pub const ALL: [What; 4] = [What::Hang, What::Failure, What::Slow, What::Saturated];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            What::Saturated => "saturated",
-            What::Slow => "slow",
-            What::Hang => "hang",
-            What::Failure => "failure",
-        }
-    }
-}
-
-/// Something that went wrong.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Incident {
-    pub what: What,
-    /// [`ServerId::NONE`]: of a device, or of files that are no server's.
-    pub server: ServerId,
-    pub roles: BTreeSet<Role>,
-    /// By the wall clock of the time.
-    pub begin: SystemTime,
-    pub end: SystemTime,
-    /// It goes on at the end of what was looked at.
-    pub goes_on: bool,
-    pub worst: Worst,
-    /// By errno.
-    pub errors: Errors,
-    /// The usual median of the worst role's syncs, in nanoseconds.
-    pub usual_ns: Option<u64>,
-    /// Of a slow phase and a saturated log: the time in the log's syncs, from its beginning to its end.
-    pub busy: Duration,
-    /// By the monotonic clock, from its beginning to its end, as far as intervals go; and how much of that
-    /// showed it.
-    pub time: Duration,
-    shown: Duration,
-    /// The same of the intervals since then, which become a part of it if it goes on.
-    since: (Duration, Duration),
-    /// How long no sync of the server's logs ended although one was in flight.
-    pub no_log_sync: Duration,
-    /// What the threads that hung waited for, and in how many intervals they were seen to.
-    pub waits: BTreeMap<String, u64>,
-    /// How often others synced on the server's devices.
-    pub neighbours: BTreeMap<Beside, u64>,
-}
-
-/// A neighbour.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Beside {
-    /// Unescaped.
-    pub comm: String,
-    /// Of a traced server.
-    pub pid: Option<u32>,
-    /// Unescaped; the server's own, or another one of its disk.
-    pub device: String,
-}
-
-/// The operation, file or log that an incident is told of.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Worst {
-    pub role: Role,
-    /// None: all of the role.
-    pub op: Option<Op>,
-    /// None: it has no name, or is not told apart.
-    pub path: Option<PathBuf>,
-    /// Of a hang: the sync. Of a slow phase: the highest median of an interval.
-    pub took: Option<Max>,
-    /// It took so long at least: it was seen in flight and not when it began, or has not ended.
-    pub is_minimum: bool,
-    /// What makes it the worst, within one kind: nanoseconds, failures, or a share of the time.
-    rank: u64,
-}
-
-impl Incident {
-    fn length(&self) -> Duration {
-        self.end.duration_since(self.begin).unwrap_or_default()
-    }
-
-    /// What most of its threads were seen to wait for.
-    pub fn waited_for(&self) -> Option<&str> {
-        self.waits.iter().max_by_key(|(_, seen)| **seen).map(|(what, _)| what.as_str())
-    }
-
-    /// The neighbour with most syncs, and how many.
-    pub fn busiest_neighbour(&self) -> Option<(&Beside, u64)> {
-        self.neighbours.iter().max_by_key(|(_, syncs)| **syncs).map(|(beside, syncs)| (beside, *syncs))
-    }
-
-    /// The share of the time in which the log was busy.
-    pub fn share(&self) -> f64 {
-        (self.busy.as_secs_f64() / self.time.as_secs_f64().max(f64::MIN_POSITIVE)).min(1.0)
-    }
-
-    /// An interval that does not show it passes.
-    fn pass(&mut self, time: Duration, busy: Duration) {
-        self.since = (self.since.0 + time, self.since.1 + busy);
-    }
-
-    /// Whether a sign after so long a time that did not show it is one of the same incident.
-    fn goes_on_with(&self, sign: &Sign, time: Duration) -> bool {
-        let apart = sign.begin.duration_since(self.end).unwrap_or_default();
-        let whole = self.time + self.since.0 + time;
-        let is_dense = (self.shown + time).as_secs_f64() >= SHARE * whole.as_secs_f64();
-        apart < JOINED_WITHIN && (self.what >= What::Hang || is_dense)
-    }
-
-    fn add_neighbour(&mut self, beside: Beside, syncs: u64) {
-        if let Some(known) = self.neighbours.get_mut(&beside) {
-            *known += syncs;
-            return;
-        }
-        if self.neighbours.len() >= MAX_NEIGHBOURS {
-            let least = self.neighbours.iter().min_by_key(|(_, known)| **known);
-            let Some((least, _)) = least.filter(|(_, known)| **known < syncs) else { return };
-            let least = least.clone();
-            self.neighbours.remove(&least);
-        }
-        self.neighbours.insert(beside, syncs);
-    }
-
-    fn is_worth_telling(&self) -> bool {
-        match self.what {
-            What::Hang | What::Failure => true,
-            What::Slow => self.shown >= SLOW_FOR,
-            What::Saturated => self.shown >= SATURATED_FOR,
-        }
-    }
-
-    /// What is kept when there is no room for all.
-    pub fn weight(&self) -> (What, Duration) {
-        (self.what, self.length())
-    }
-}
 
 /// What an interval tells of one incident.
 struct Sign {
@@ -233,7 +81,7 @@ impl Incidents {
             let key = sign.key();
             let is_first = !seen.contains(&key);
             let time = if is_first { m.span.duration } else { Duration::ZERO };
-            let is_another = |known: &Incident| is_first && !known.goes_on_with(&sign, time);
+            let is_another = |known: &Incident| is_first && !known.goes_on_with(sign.begin, time);
             if self.open.get(&key).is_some_and(is_another) {
                 let ended = self.open.remove(&key);
                 self.end(ended);
@@ -322,9 +170,17 @@ impl Incidents {
                 role,
                 // When one has ended is known to the interval.
                 begin: if is_minimum { began } else { began.min(m.span.start) },
-                worst: Worst { role, op: Some(op), path, took: Some(took), is_minimum, rank: took.ns },
+                worst: Worst {
+                    role,
+                    op: Some(op),
+                    path,
+                    took: Some(took),
+                    is_tail: false,
+                    is_minimum,
+                    rank: (false, took.ns),
+                },
                 errors: Errors::default(),
-                usual_ns: self.usual.of(server, role),
+                usual_ns: self.usual.of(server, role).map(|usual| usual.median),
                 busy: Duration::ZERO,
                 goes_on: is_minimum,
                 waits_for: waits_for.cloned(),
@@ -366,15 +222,12 @@ impl Incidents {
             *oldest = (*oldest).max(sync.age);
         }
         for ((server, role), (stats, oldest)) in logs {
-            let usual_ns = self.usual.of(server, role);
-            let median = stats.quantile_ns(0.5).unwrap_or(0);
-            let is_slow = median >= SLOW_FROM.as_nanos() as u64
-                && usual_ns.is_some_and(|usual| median >= usual.saturating_mul(SLOW_TIMES));
+            let slow = self.usual.of(server, role).and_then(|usual| slow(&stats, usual));
             // Also what is slow: after long enough, it is the usual.
             self.is_short_of_room |= !self.usual.learn(server, role, &stats.histogram, duration);
             let share = if oldest >= duration { 1.0 } else { stats.in_flight_mean(duration).min(1.0) };
             busy.insert((server, role), duration.mul_f64(share));
-            let sign = |what, took, rank| Sign {
+            let sign = |what, took, is_tail, usual_ns, rank| Sign {
                 what,
                 server,
                 role,
@@ -384,6 +237,7 @@ impl Incidents {
                     op: None,
                     path: busiest_file(m, server, role),
                     took,
+                    is_tail,
                     is_minimum: false,
                     rank,
                 },
@@ -393,11 +247,12 @@ impl Incidents {
                 goes_on: true,
                 waits_for: None,
             };
-            if is_slow {
-                signs.push(sign(What::Slow, Some(Max { ns: median, exact: false }), median));
+            if let Some(Slow { ns, is_tail, usual_ns }) = slow {
+                let took = Some(Max { ns, exact: false });
+                signs.push(sign(What::Slow, took, is_tail, Some(usual_ns), (!is_tail, ns)));
             }
             if share >= SATURATED {
-                signs.push(sign(What::Saturated, None, (share * 1e6) as u64));
+                signs.push(sign(What::Saturated, None, false, None, (false, (share * 1e6) as u64)));
             }
         }
         busy
@@ -477,6 +332,7 @@ impl Incidents {
     }
 
     pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+        self.usual.retain_servers(&wanted);
         // What is nobody's concerns each.
         let wanted = |incident: &Incident| incident.server == ServerId::NONE || wanted(incident.server);
         self.open.retain(|_, incident| wanted(incident));
@@ -486,6 +342,12 @@ impl Incidents {
     /// There was no room for all.
     pub fn is_short_of_room(&self) -> bool {
         self.is_short_of_room
+    }
+
+    /// Whether it was to be seen that a log was slow, as what is usual of each was known, where logs were
+    /// synced and there was room for all of them.
+    pub fn tells_slow_logs(&self) -> Option<bool> {
+        self.usual.is_known().filter(|_| !self.is_short_of_room)
     }
 
     /// A sync hung, or one that there was no room for may have.
@@ -533,6 +395,25 @@ fn covered<'a>(incident: &Incident, others: impl Iterator<Item = &'a Incident>) 
     sum
 }
 
+/// What is slow in an interval.
+struct Slow {
+    ns: u64,
+    is_tail: bool,
+    usual_ns: u64,
+}
+
+fn slow(stats: &Stats, usual: Usually) -> Option<Slow> {
+    let is_slow = |ns: u64, usual_ns: u64, from: Duration| {
+        u128::from(ns) >= from.as_nanos() && ns >= usual_ns.saturating_mul(SLOW_TIMES)
+    };
+    let median = stats.quantile_ns(0.5)?;
+    if is_slow(median, usual.median, SLOW_FROM) {
+        return Some(Slow { ns: median, is_tail: false, usual_ns: usual.median });
+    }
+    let p99 = stats.quantile_ns(0.99).filter(|_| stats.histogram.count() >= TAIL_OF)?;
+    is_slow(p99, usual.p99, SLOW_TAIL_FROM).then_some(Slow { ns: p99, is_tail: true, usual_ns: usual.p99 })
+}
+
 /// Syncs and writes that failed, and what could not be written back.
 fn failures(m: &Interval, signs: &mut Vec<Sign>) {
     let mut sign = |server, role, op, path: Option<PathBuf>, errors: &Errors| {
@@ -543,7 +424,15 @@ fn failures(m: &Interval, signs: &mut Vec<Sign>) {
             role,
             begin: m.span.start,
             // The file with most failures at once is the worst.
-            worst: Worst { role, op: Some(op), path, took: None, is_minimum: false, rank: all },
+            worst: Worst {
+                role,
+                op: Some(op),
+                path,
+                took: None,
+                is_tail: false,
+                is_minimum: false,
+                rank: (false, all),
+            },
             errors: errors.clone(),
             usual_ns: None,
             busy: Duration::ZERO,

@@ -1,6 +1,7 @@
 //! Incidents of intervals of a second each.
 
 use super::*;
+use crate::history::incident::MAX_NEIGHBOURS;
 use crate::model::fixture::*;
 use crate::model::{InFlight, NeighbourRow};
 
@@ -50,6 +51,43 @@ fn where_all_is_as_usual_there_is_no_incident() {
     moments[60] = second(60, vec![redo(&[(99, 1_200_000), (1, 900_000_000)])], Vec::new());
     assert!(of(&moments).list().is_empty(), "{:?}", of(&moments).list());
     assert!(of(&[]).list().is_empty());
+}
+
+#[test]
+fn a_log_is_slow_by_its_median_or_by_its_tail() {
+    let mixed = |n, ms: u64, of: u64| {
+        second(n, vec![redo(&[(of - of / 20, 1_200_000), (of / 20, ms * 1_000_000)])], Vec::new())
+    };
+    let moments = |ms: u64, of: u64, for_seconds: u64| {
+        let usual = (0..20).map(|n| mixed(n, 5, of));
+        usual.chain((20..20 + for_seconds).map(move |n| mixed(n, ms, of))).collect::<Vec<_>>()
+    };
+    let incidents = of(&moments(29, 200, 30));
+    let [slow] = incidents.list()[..] else { panic!("{incidents:?}") };
+    assert!(slow.what == What::Slow && slow.worst.is_tail, "{slow:?}");
+    let (took, usual) = (slow.worst.took.unwrap().ns, slow.usual_ns.unwrap());
+    assert!(took.abs_diff(29_000_000) < 2_000_000 && usual.abs_diff(5_000_000) < 400_000, "{took} {usual}");
+    // Not long enough, by too little, and of too few syncs.
+    for (ms, of_syncs, for_seconds) in [(29, 200, 2), (19, 200, 30), (29, 80, 30)] {
+        assert!(of(&moments(ms, of_syncs, for_seconds)).list().is_empty(), "{ms} {of_syncs} {for_seconds}");
+    }
+    // Half of the syncs outweigh a tail, however long that is.
+    let mut both = moments(900, 200, 5);
+    both.push(second(25, vec![redo(&[(100, 12_000_000)])], Vec::new()));
+    let incidents = of(&both);
+    let slow = incidents.list().into_iter().find(|one| one.what == What::Slow).expect("slow");
+    assert!(!slow.worst.is_tail && slow.worst.took.unwrap().ns.abs_diff(12_000_000) < 800_000, "{slow:?}");
+}
+
+#[test]
+fn that_no_log_was_slow_is_known_where_it_is_known_what_is_usual() {
+    let usual = |seconds| (0..seconds).map(usual).collect::<Vec<_>>();
+    assert_eq!(of(&usual(30)).tells_slow_logs(), Some(true));
+    assert_eq!(of(&usual(5)).tells_slow_logs(), Some(false));
+    assert_eq!(of(&[second(0, Vec::new(), Vec::new())]).tells_slow_logs(), None);
+    let mut of_others = of(&usual(30));
+    of_others.retain_servers(|server| server != MYSQL);
+    assert_eq!(of_others.tells_slow_logs(), None);
 }
 
 #[test]

@@ -42,6 +42,8 @@ struct JsonSetup {
     ops: Vec<Op>,
     by_thread: bool,
     #[serde(default)]
+    of_anybody: bool,
+    #[serde(default)]
     net: Net,
     note: Option<String>,
 }
@@ -163,6 +165,7 @@ impl Serialize for History {
             host: setup.host.clone(),
             ops: setup.ops.clone(),
             by_thread: setup.by_thread,
+            of_anybody: setup.of_anybody,
             net: setup.net.clone(),
             note: setup.note.clone(),
         });
@@ -269,8 +272,8 @@ impl History {
             files: json.options.files,
         });
         history.setup = json.setup.map(|setup| {
-            let JsonSetup { mode, not_chosen, kernel, host, ops, by_thread, net, note } = setup;
-            Arc::new(Setup { mode, not_chosen, kernel, host, ops, by_thread, net, note })
+            let JsonSetup { mode, not_chosen, kernel, host, ops, by_thread, of_anybody, net, note } = setup;
+            Arc::new(Setup { mode, not_chosen, kernel, host, ops, by_thread, of_anybody, net, note })
         });
         history.short_of_memory = json.short_of_memory;
         let (tables, numbers) = tables_of(json.servers, json.files, json.neighbours);

@@ -6,6 +6,7 @@ mod any;
 mod bytes;
 pub(crate) mod deadline;
 mod dictionary;
+mod incident;
 mod incidents;
 mod json;
 mod limit;
@@ -23,7 +24,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::model::{Interval, Setup};
 
-pub(crate) use incidents::{Incident, Incidents, What};
+pub(crate) use incident::{Incident, What, slow_and_saturated};
+pub(crate) use incidents::Incidents;
 pub use json::ReadError;
 pub(crate) use json::SCHEMA;
 use limit::limited;

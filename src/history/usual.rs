@@ -26,19 +26,34 @@ pub(super) struct Usual {
 
 #[derive(Clone, Debug, Default)]
 struct Learnt {
-    /// Of each interval the median of its syncs.
+    /// Of each interval the median of its syncs, and what one in a hundred of them took.
     medians: Histogram,
+    tails: Histogram,
     intervals: u32,
     time: Duration,
     last: Duration,
 }
 
+/// What a log's syncs usually take, in nanoseconds: the median of all intervals.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Usually {
+    pub median: u64,
+    pub p99: u64,
+}
+
 impl Usual {
-    /// The median of the medians, in nanoseconds. None: too little was seen.
-    pub fn of(&self, server: ServerId, role: Role) -> Option<u64> {
+    /// None: too little was seen.
+    pub fn of(&self, server: ServerId, role: Role) -> Option<Usually> {
         let learnt = self.logs.get(&(server, role))?;
         let is_known = learnt.intervals >= ENOUGH && learnt.time >= LONG_ENOUGH;
-        is_known.then(|| learnt.medians.quantile(0.5)).flatten()
+        let [median, p99] = [&learnt.medians, &learnt.tails].map(|of| of.quantile(0.5));
+        median.zip(p99).filter(|_| is_known).map(|(median, p99)| Usually { median, p99 })
+    }
+
+    /// Whether it is known of all logs that were synced. None: there was none.
+    pub fn is_known(&self) -> Option<bool> {
+        let known = |&(server, role): &(ServerId, Role)| self.of(server, role).is_some();
+        (!self.logs.is_empty()).then(|| self.logs.keys().all(known))
     }
 
     /// An interval begins.
@@ -48,26 +63,33 @@ impl Usual {
 
     /// Takes in a log's syncs of the interval. False: there is no room for another log.
     pub fn learn(&mut self, server: ServerId, role: Role, syncs: &Histogram, time: Duration) -> bool {
-        let Some(median) = syncs.quantile(0.5) else { return true };
+        let Some((median, p99)) = syncs.quantile(0.5).zip(syncs.quantile(0.99)) else { return true };
         let key = (server, role);
         if self.logs.len() >= MAX_LOGS && !self.logs.contains_key(&key) && !self.forget_one() {
             return false;
         }
         let learnt = self.logs.entry(key).or_default();
         learnt.medians.add(bucket_of(median), 1);
+        learnt.tails.add(bucket_of(p99), 1);
         learnt.intervals += 1;
         learnt.time += time;
         learnt.last = self.now;
         if learnt.time >= 2 * HALF {
             (learnt.intervals, learnt.time) = (learnt.intervals / 2, learnt.time / 2);
-            let halved = learnt.medians.iter().map(|(bucket, n)| (bucket, n / 2)).filter(|(_, n)| *n > 0);
-            learnt.medians = Histogram::from_sorted(halved.collect::<Vec<_>>());
+            for of in [&mut learnt.medians, &mut learnt.tails] {
+                let halved = of.iter().map(|(bucket, n)| (bucket, n / 2)).filter(|(_, n)| *n > 0);
+                *of = Histogram::from_sorted(halved.collect::<Vec<_>>());
+            }
         }
         true
     }
 }
 
 impl Usual {
+    pub fn retain_servers(&mut self, wanted: impl Fn(ServerId) -> bool) {
+        self.logs.retain(|&(server, _), _| wanted(server));
+    }
+
     fn forget_one(&mut self) -> bool {
         if self.now < self.full_until {
             return false;
@@ -99,7 +121,7 @@ mod tests {
     }
 
     fn is_around(usual: &Usual, ns: u64) -> bool {
-        usual.of(MYSQL, Role::Redo).is_some_and(|of| of.abs_diff(ns) < ns / 16)
+        usual.of(MYSQL, Role::Redo).is_some_and(|of| of.median.abs_diff(ns) < ns / 16 && of.p99 == of.median)
     }
 
     #[test]

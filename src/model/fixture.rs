@@ -222,6 +222,7 @@ pub fn setup(ops: &[Op]) -> Arc<Setup> {
         kernel: "6.12.0-1-amd64".into(),
         host: "db1".into(),
         ops: ops.to_vec(),
+        of_anybody: false,
         by_thread: true,
         net: Net {
             filesystems: vec!["ext4".into(), "xfs".into()],

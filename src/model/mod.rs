@@ -138,6 +138,8 @@ pub struct Setup {
     pub ops: Vec<Op>,
     /// True if rows by thread are kept.
     pub by_thread: bool,
+    /// Processes that nobody knew before their first sync are traced as well: what hung before is not seen.
+    pub of_anybody: bool,
     pub net: Net,
     /// What has changed since: intervals longer than requested, or tracing that has ended. A plain
     /// sentence.

@@ -26,6 +26,7 @@ pub(super) struct JsonIncident {
     path_bytes: Option<String>,
     wait_seconds: Option<f64>,
     wait_is_minimum: bool,
+    quantile: Option<f64>,
     usual_seconds: Option<f64>,
     busy: Option<f64>,
     errors: BTreeMap<String, u64>,
@@ -66,6 +67,7 @@ pub(super) fn json(incident: &Incident, m: &Interval) -> JsonIncident {
         // In the last bucket there is no upper edge.
         wait_seconds: worst.took.filter(|took| took.ns < u64::MAX).map(|took| seconds(took.ns)),
         wait_is_minimum: worst.is_minimum,
+        quantile: (incident.what == What::Slow).then_some(if worst.is_tail { 0.99 } else { 0.5 }),
         usual_seconds: incident.usual_ns.map(seconds),
         busy: (incident.what == What::Saturated).then(|| incident.share()),
         errors: incident.errors.iter().map(|(&number, &n)| (errno(number), n)).collect(),

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::incidents::{self, JsonIncident};
 use super::{render, table};
 use crate::history::series::{Part, Standout, Worst};
-use crate::history::{Incident, Troubles};
+use crate::history::{self, Incident, Troubles};
 use crate::model::{Interval, Role, Server, ServerId, Stats};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
@@ -20,8 +20,7 @@ use crate::render::ranked::{ranked, without_any_quiet};
 use crate::render::reading::Sentence;
 use crate::render::rows::max_ns;
 use crate::render::{Options, Output, Paint, json_schema, reading};
-use crate::text::{count, duration, percent, rate, rfc3339};
-use crate::text::{length, seconds};
+use crate::text::{absence, count, duration, length, percent, rate, rfc3339, seconds};
 
 /// Rows that fit a screen with what stands above and below them.
 const FEW: usize = 15;
@@ -71,6 +70,8 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
     let incidents = reading::incidents(&troubles.incidents, all, options);
     // They may have left the screen by the end.
     let first = incidents.first().filter(|_| parts.len() > FEW).cloned();
+    let incidents =
+        if incidents.is_empty() { no_slow_log(troubles).into_iter().collect() } else { incidents };
     if !incidents.is_empty() {
         table::sentences(&mut out, incidents, options);
         out.push('\n');
@@ -92,7 +93,7 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
         out.push('\n');
     }
     if servers.is_empty() && are_all_shown {
-        let _ = writeln!(out, "{}", crate::text::absence::server(all.span.duration));
+        let _ = writeln!(out, "{}", absence::server(all.span.duration));
     }
     if let Some(first) = first {
         let text = first.text.trim_end_matches(" (UTC):").to_owned() + ": see above.";
@@ -101,6 +102,13 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
     let whole = format!("these {}", crate::text::interval(troubles.duration));
     table::sentences(&mut out, reading::of_window(troubles, &whole, all, options), options);
     out
+}
+
+/// What is denied where there is no incident.
+fn no_slow_log(troubles: &Troubles) -> Option<Sentence> {
+    let (slow, saturated) = history::slow_and_saturated();
+    let slow = troubles.incidents.tells_slow_logs()?.then_some(&*slow);
+    absence::slow_log(slow, &saturated, &troubles.lost).map(Sentence::plain)
 }
 
 const fn column(title: &'static str, drop_at: Option<u8>) -> Column {
@@ -413,6 +421,34 @@ mod tests {
         let mut stranger = quiet();
         std::sync::Arc::make_mut(&mut stranger.servers[0]).engine = None;
         assert_eq!(columns(&heading(stranger)), [false; 4]);
+    }
+
+    #[test]
+    fn where_there_is_no_incident_it_is_said_what_was_looked_for() {
+        let text = |seconds: u64, missed: u64| {
+            let mut history = History::new(history::Options::default());
+            for second in 0..seconds {
+                let mut m = busy();
+                m.span.start += Duration::from_secs(second);
+                m.span.duration = Duration::from_secs(1);
+                m.span.end = m.span.start + m.span.duration;
+                m.roles.iter_mut().for_each(|row| row.stats.sum_ns = 1_000_000);
+                m.lost.preempted = missed;
+                history.push(&m);
+            }
+            let all = history.last(Duration::from_secs(60)).unwrap();
+            let troubles = history.troubles(Duration::from_secs(60), Duration::from_secs(100), |_| true);
+            let parts = history.series(Duration::from_secs(60), Duration::from_secs(30));
+            let mut out = Vec::new();
+            write(&parts, &all, &troubles, &Options::default(), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let known = text(30, 0);
+        let said = "No log was slow (4 times its usual for 3 s) or saturated (80 % busy for 10 s).\n";
+        assert!(known.starts_with(said), "{known}");
+        let short = text(5, 0);
+        assert!(short.starts_with("No log was saturated (80 % busy for 10 s).\n"), "{short}");
+        assert!(!text(30, 1).contains("No log was"));
     }
 
     fn render(output: Output, width: Option<usize>) -> String {

@@ -94,7 +94,9 @@ impl Sampler {
         rules: impl Into<Arc<Rules>>,
         kernel: String,
     ) -> Result<Sampler, AttachError> {
-        Ok(Sampler::of_probe(Probe::attach(config)?, rules, kernel))
+        let mut sampler = Sampler::of_probe(Probe::attach(config)?, rules, kernel);
+        sampler.set_of_anybody(config.targets.all);
+        Ok(sampler)
     }
 
     /// Of a probe that is attached already. Everything that it starts has the rights that the calling thread
@@ -111,6 +113,7 @@ impl Sampler {
             host: crate::host::node_name().unwrap_or_default(),
             ops: attached.ops().to_vec(),
             by_thread: attached.by_thread,
+            of_anybody: false,
             net: attached.net().clone(),
             note: None,
         };
@@ -140,6 +143,10 @@ impl Sampler {
 
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
+    }
+
+    pub(crate) fn set_of_anybody(&mut self, of_anybody: bool) {
+        Arc::make_mut(&mut self.setup).of_anybody = of_anybody;
     }
 
     /// From the next snapshot on, every view shows this.

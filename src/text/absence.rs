@@ -54,11 +54,14 @@ denials! {
         "what failed before the interval (where an exporter remembers it, that is said below), what comes of an \
          operation that hangs, ways of making data durable that are listed as not watched and not counted either",
         "the failures; nothing while something hangs";
-    HANG: ["nothing is stuck", "no watched call is stuck", "no counted call is stuck"],
+    HANG: ["nothing is stuck", "no watched call is stuck", "no counted call is stuck",
+           "nothing is stuck of what was seen to begin"],
         "the watched calls in flight at the end of the interval, with `--stuck-after`",
-        "calls that are not watched, and what hung before its process was known to be a server's",
+        "calls that are not watched, and what hung before its process was known to be a server's; with `--all` the last \
+         words are used, as of a process that is none it is not known what hung before",
         "what hangs, and for how long";
-    HANG_BEFORE: ["nothing was stuck", "no watched call was stuck", "no counted call was stuck"],
+    HANG_BEFORE: ["nothing was stuck", "no watched call was stuck", "no counted call was stuck",
+                  "nothing was stuck of what was seen to begin"],
         "the same at the end of each interval of the window, and the longest of its calls",
         "the same",
         "what hung, for how long and when";
@@ -67,7 +70,7 @@ denials! {
         "calls that are not watched: those that are counted are told after it; by fentry, one that was in flight while \
          another tool attached to its function, of a thread that has made no sync since",
         "how many were missed, by the reason";
-    STUCK_NOW: ["nothing is stuck"],
+    STUCK_NOW: ["nothing is stuck", "nothing is stuck of what was seen to begin"],
         "the watched calls in flight at the last look of the live view",
         "calls that are not watched: `fsynctop stuck` looks at all threads",
         "the stacks of what hangs";
@@ -113,6 +116,12 @@ denials! {
         "the time in the log's syncs during the interval, with those in flight",
         "what a shorter time within the interval was like",
         "that it is saturated, and who queues";
+    SLOW_LOG: ["No log was slow ({}) or saturated ({})", "No log was saturated ({})"],
+        "the syncs of each log in all intervals of the window, against the median and the p99 of that log's intervals, \
+         where that is known; that no watched call was missed",
+        "what was over sooner, what had been slow since before the window for longer than it was not, and calls that are \
+         not watched",
+        "the incidents; nothing where calls were missed, or there was no room for all logs";
     TRACED_SYNC: ["No sync of a traced process was seen in these {}"],
         "the stacks and clocks of all watched calls that ended in the window, and those in flight",
         "calls that are not watched",
@@ -178,6 +187,8 @@ pub(crate) struct Seen<'a> {
     pub lost: &'a Lost,
     /// Calls that something else than the kernel's code may have answered.
     pub answered: bool,
+    /// Processes are traced of which nobody looked for what hung before.
+    pub of_anybody: bool,
     pub failed: bool,
     /// Something was in flight for too long.
     pub hung: bool,
@@ -203,7 +214,8 @@ impl Seen<'_> {
         let failed = (!self.failed && !self.hangs).then(|| FAILURE.say(strength, &[]));
         // What is now needs no length; what was does.
         let has_length = is_past || failed.is_some();
-        let hung = (!self.hung).then(|| hang.say(strength, &[]));
+        let of_hang = if strength == 0 && self.of_anybody { 3 } else { strength };
+        let hung = (!self.hung).then(|| hang.say(of_hang, &[]));
         let missed = self.lost.is_zero().then(|| MISS.say(0, &[]));
         let fine: Vec<String> = [failed, hung, missed].into_iter().flatten().collect();
         let fine = (!fine.is_empty()).then(|| fine.join(", "))?;
@@ -212,8 +224,8 @@ impl Seen<'_> {
 }
 
 /// `is_empty`: no watched call is in flight for too long.
-pub(crate) fn stuck_now(is_empty: bool) -> Option<String> {
-    is_empty.then(|| format!("{}.", capitalize(&STUCK_NOW.say(0, &[]))))
+pub(crate) fn stuck_now(is_empty: bool, of_anybody: bool) -> Option<String> {
+    is_empty.then(|| format!("{}.", capitalize(&STUCK_NOW.say(usize::from(of_anybody), &[]))))
 }
 
 /// Where no other process was counted: what was looked for decides what can be said. `filesystems`: those of
@@ -281,6 +293,16 @@ pub(crate) fn sync_problem(is_busy: bool, is_all_counted: bool, lost: &Lost) -> 
 /// `silent`: the intervals in which a log's sync was in flight throughout and none ended.
 pub(crate) fn end_of_log_sync(silent: Duration) -> Option<String> {
     (silent >= Duration::from_secs(1)).then(|| LOG_SYNC_END.say(0, &[&interval(silent)]))
+}
+
+/// Of logs that were synced, in a window without an incident. `slow`, `saturated`: when a log is, in words;
+/// no `slow` where it is not known what is usual.
+pub(crate) fn slow_log(slow: Option<&str>, saturated: &str, lost: &Lost) -> Option<String> {
+    let said = match slow {
+        Some(slow) => SLOW_LOG.say(0, &[slow, saturated]),
+        None => SLOW_LOG.say(1, &[saturated]),
+    };
+    (!lost.is_incomplete() && lost.unwatched == 0).then(|| format!("{said}."))
 }
 
 /// `log`: "the redo log is 3 % busy".
@@ -418,7 +440,8 @@ Words that are separated by slashes are weaker from left to right; `…` is a fi
     #[test]
     fn what_was_missed_makes_the_words_weaker() {
         let said = |lost: Lost| {
-            let seen = Seen { lost: &lost, answered: false, failed: false, hung: false, hangs: false };
+            let (answered, of_anybody) = (false, false);
+            let seen = Seen { lost: &lost, answered, of_anybody, failed: false, hung: false, hangs: false };
             seen.fine("these 3.01 s", false).unwrap()
         };
         let all = "In these 3.01 s nothing failed, nothing is stuck, no watched call was missed.";
@@ -476,12 +499,20 @@ Words that are separated by slashes are weaker from left to right; `…` is a fi
     #[test]
     fn of_what_hangs_it_is_not_denied_that_it_fails() {
         let lost = Lost::default();
-        let seen = Seen { lost: &lost, answered: false, failed: false, hung: true, hangs: true };
+        let (answered, of_anybody) = (false, false);
+        let seen = Seen { lost: &lost, answered, of_anybody, failed: false, hung: true, hangs: true };
         assert_eq!(seen.fine("x", false).as_deref(), Some("No watched call was missed."));
         let ended = Seen { hangs: false, ..seen };
         assert_eq!(
             ended.fine("x", true).as_deref(),
             Some("In x nothing failed, no watched call was missed.")
+        );
+        let anybody = Seen { of_anybody: true, hung: false, ..ended };
+        assert_eq!(
+            anybody.fine("x", false).as_deref(),
+            Some(
+                "In x nothing failed, nothing is stuck of what was seen to begin, no watched call was missed."
+            )
         );
         let answered = Seen { answered: true, hung: false, ..ended };
         let said = "In x no counted call failed, no counted call is stuck, no watched call was missed.";

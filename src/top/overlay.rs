@@ -78,9 +78,10 @@ pub fn help(style: &Style, columns: usize) -> Vec<(String, Ink)> {
     lines
 }
 
-pub(crate) fn stacks(all: &[Stuck], style: &Style, columns: usize) -> Vec<(String, Ink)> {
+/// `of_anybody`: see [`crate::model::Setup`].
+pub(crate) fn stacks(all: &[Stuck], of_anybody: bool, style: &Style, columns: usize) -> Vec<(String, Ink)> {
     let mut lines = Vec::new();
-    lines.extend(absence::stuck_now(all.is_empty()).map(|text| (text, Ink::Plain)));
+    lines.extend(absence::stuck_now(all.is_empty(), of_anybody).map(|text| (text, Ink::Plain)));
     for sync in all {
         let said = stuck::one(sync, style, columns);
         lines.extend(said.into_iter().map(|line| (line, Ink::Alarm)));

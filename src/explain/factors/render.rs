@@ -86,13 +86,13 @@ pub(in crate::explain) fn write_naive(
         let far_below = if naive.multiple < FAR_BELOW { ": it is not the limit" } else { "" };
         return writeln!(
             text,
-            "{observed} commits/s; one after the other, this disk could do {alone} ({each}){far_below}."
+            "{observed} commits/s; one after the other, with syncs as long as these, there could be {alone} ({each}){far_below}."
         );
     }
     writeln!(
         text,
-        "{observed} commits/s are {} times what this disk could do one after the other ({alone}: {each}): {} commits share \
-         their syncs.",
+        "{observed} commits/s are {} times what there could be one after the other, with syncs as long as these ({alone}: \
+         {each}): {} commits share their syncs.",
         number(naive.multiple),
         number(naive.transactions_per_group),
     )

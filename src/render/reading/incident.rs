@@ -115,7 +115,8 @@ fn happened(incident: &Incident) -> String {
         What::Slow => {
             let usual = incident.usual_ns.unwrap_or(1).max(1);
             let times = format!("{} times the usual {}", count(ns / usual), duration_in_words(usual));
-            format!("{roles} slow, at worst half of the syncs took {took} or more: {times}")
+            let part = if incident.worst.is_tail { "1 in 100" } else { "half" };
+            format!("{roles} slow, at worst {part} of the syncs took {took} or more: {times}")
         }
         What::Saturated => format!("{roles} {} busy", percent(incident.share())),
         What::Failure => {

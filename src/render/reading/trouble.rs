@@ -200,6 +200,7 @@ pub(super) fn confidence(m: &Interval, options: &Options) -> Vec<Sentence> {
     let seen = Seen {
         lost: &m.lost,
         answered: answered.is_some(),
+        of_anybody: m.setup.of_anybody,
         failed: m.total().error_count() > 0 || !m.failures.is_empty() || m.lost.errors > 0,
         hung: is_stuck,
         hangs: is_stuck,

@@ -40,6 +40,7 @@ pub(crate) fn of_window(troubles: &Troubles, whole: &str, m: &Interval, options:
     let seen = Seen {
         lost: &troubles.lost,
         answered: answered.is_some(),
+        of_anybody: m.setup.of_anybody,
         failed: troubles.has_failures() || troubles.lost.errors > 0,
         hung: troubles.incidents.has_hung(),
         hangs: troubles.incidents.hangs(),

@@ -10,9 +10,11 @@ use crate::text::{bytes, percent};
 const LEAST_LOGGED: u64 = 64 << 10;
 /// A part of what is written that is worth a sentence.
 const WORTH_SAYING: f64 = 0.05;
+/// Where less than this is written beside the logs, the pages that they speak of have not been written yet.
+const HARDLY_ANY: f64 = 0.01;
 
 /// "5.1 bytes for each byte of the redo log and the binary log; the doublewrite buffer is 48 % of them." Data
-/// pages are written later than what the logs say of them, so that a short interval may have more of either.
+/// pages are written later than what the logs say of them: a short interval may have more of either, or no page.
 pub(super) fn amplification(scene: &Scene) -> Option<String> {
     let mut all = 0;
     let (mut logged, mut doublewrite, mut is_part) = (0, 0, false);
@@ -32,8 +34,14 @@ pub(super) fn amplification(scene: &Scene) -> Option<String> {
     if !scene.watches_all_writes() || logged < LEAST_LOGGED {
         return None;
     }
+    let has_pages = logs.keys().any(|log| matches!(log, Role::Redo | Role::Wal));
     let logs = logs.iter().filter(|(_, bytes)| **bytes > 0).map(|(log, _)| log.in_a_sentence());
     let logs = logs.collect::<Vec<_>>().join(" and ");
+    if ((all - logged) as f64) < HARDLY_ANY * all as f64 {
+        let later = if has_pages { ": the pages that were changed are written later" } else { "" };
+        let share = percent(logged as f64 / all as f64);
+        return Some(format!("{} were written in all, {share} of them to {logs}{later}.", bytes(all)));
+    }
     let times = all as f64 / logged as f64;
     let share = doublewrite as f64 / all as f64;
     // What was written to a part of a file before its place was known is among that file's.
@@ -150,5 +158,9 @@ mod tests {
             one.as_deref(),
             Some("150 kB were written in all, 1.5 bytes for each byte of the redo log.")
         );
+        let no_page = written(&[(Role::Redo, Op::Write, 1_000_000), (Role::Other, Op::Write, 8_000)]);
+        let to_the_log = "1.0 MB were written in all, 99 % of them to the redo log: the pages that were changed are written \
+                          later.";
+        assert_eq!(said(&no_page).as_deref(), Some(to_the_log));
     }
 }

@@ -74,7 +74,10 @@ impl State {
         match self.overlay.map(|overlay| overlay.topic) {
             None => Vec::new(),
             Some(Topic::Help) => overlay::help(&self.style, columns),
-            Some(Topic::Stacks) => overlay::stacks(&self.stuck_in_detail(), &self.style, columns),
+            Some(Topic::Stacks) => {
+                let of_anybody = self.record.latest.as_ref().is_some_and(|latest| latest.setup.of_anybody);
+                overlay::stacks(&self.stuck_in_detail(), of_anybody, &self.style, columns)
+            }
         }
     }
 }
