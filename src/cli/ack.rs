@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::exit::{Exit, FAILED};
 use super::output::print;
-use crate::history::remote;
+use crate::recording::remote;
 use crate::text::{counted, escape_sentence};
 
 #[derive(Args, Debug)]

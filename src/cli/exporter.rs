@@ -25,9 +25,9 @@ use crate::exporter::status::AtStart;
 use crate::exporter::web::StartError;
 use crate::exporter::web::address::{ListenAddress, LoopbackAddress};
 use crate::exporter::{log, privileges, web_process};
-use crate::history::{self, remote};
 use crate::host;
 use crate::live::Options;
+use crate::recording::{self, remote};
 use crate::text::causes;
 use crate::verdict::Thresholds;
 use crate::verdict::remembered::Remembered;
@@ -85,7 +85,7 @@ pub struct Exporter {
     /// How much of the past `fsynctop history` can ask for
     ///
     /// It takes 4 MB of memory at most; where that is not enough, less is remembered.
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(history::Options::default().length), help_heading = METRICS)]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(recording::Options::default().length), help_heading = METRICS)]
     pub history: Duration,
     /// The local socket on which it asks
     ///
@@ -165,7 +165,7 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
         paths: (!arguments.no_file_metrics).then_some(arguments.file_limit as usize),
         names: names.clone(),
     };
-    let remembered = history::Options { length: arguments.history, ..history::Options::default() };
+    let remembered = recording::Options { length: arguments.history, ..recording::Options::default() };
     let long_run =
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
     let attach = move |web_pid| {

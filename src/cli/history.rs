@@ -15,10 +15,10 @@ use super::output::print;
 use super::output_file::OutputFile;
 use super::standing::Standing;
 use crate::engine::engines::Engines;
-use crate::history::{self, remote};
 use crate::linux::PROC;
 use crate::model::{Server, ServerId};
 use crate::once::timeline;
+use crate::recording::{self, remote};
 use crate::render::{Options, Output, Style};
 use crate::server::who::instances::Instances;
 use crate::text::escape_sentence;
@@ -29,7 +29,7 @@ const MOST_NAMED: usize = 20;
 #[derive(Args, Debug)]
 pub struct History {
     /// How far to look back: 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(history::Options::default().length))]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(recording::Options::default().length))]
     last: Duration,
     /// How long a row of the time line is [default: 10 to 30 seconds, by --last]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
@@ -129,7 +129,7 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
 }
 
 /// On standard error, so that it is in no one's way.
-fn say_what_is_missing(history: &history::History, wanted: Duration, got: Duration) {
+fn say_what_is_missing(history: &recording::History, wanted: Duration, got: Duration) {
     // A moment more or less is no gap.
     if got + Duration::from_secs(2) < wanted {
         let why = match history.is_short_of_memory() {

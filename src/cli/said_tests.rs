@@ -21,7 +21,7 @@ use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op, Role, SATURATED, Via};
 use crate::sync_cost::plan;
 use crate::verdict::{State, Thresholds};
-use crate::{history, host, live};
+use crate::{host, live, recording};
 
 /// Pages, each with a sentence as the code makes it. `ACTION --help` stands for the help and the manual page
 /// of an action, `--help` for those of any.
@@ -40,7 +40,7 @@ fn said() -> Vec<(&'static str, String)> {
     // Those that have processes of their own.
     let [engines, engine_names] = engines(|engine| engine.has_processes());
     let buckets: Vec<f64> = Buckets::default().seconds().collect();
-    let history = history::Options::default();
+    let history = recording::Options::default();
     let kept = history.length.as_secs_f64();
     let history_mb = mb(history.bytes as f64);
     let port = address::DEFAULT;
@@ -99,7 +99,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("exporter --help", "Other programs may run as {nobody}, too.");
     say!("exporter --help", "Without it, there are {} from {} µs to {:.0} s.", buckets.len(), (buckets[0] * 1e6).round(), buckets[buckets.len() - 1]);
     say!("exporter --help", "It takes {history_mb} MB of memory at most");
-    say!("exporter --help", "Without this, {}, or none", history::remote::SOCKET);
+    say!("exporter --help", "Without this, {}, or none", recording::remote::SOCKET);
     say!("exporter --help", "(max-files = {}; listen = [\"{port}\"])", default("exporter", "max-files"));
     let steps = ["SHORTEST_STEP", "LONGEST_STEP"].map(|name| n(of("once/timeline.rs", name)));
     say!("history --help", "[default: {} seconds, by --last]", steps.join(" to "));
@@ -178,15 +178,21 @@ fn said() -> Vec<(&'static str, String)> {
     let files = record("UNSYNCED_FILES");
     say!("docs/unsynced.md", "or {} of one [owner]", n(files / 8.0 * 7.0));
     say!("docs/unsynced.md", "When fewer than {} would be free", n(files / 16.0 * 3.0));
-    let incident = |name| of("history/incident.rs", name);
-    let incidents = |name| of("history/incidents.rs", name);
+    let incident = |name| of("recording/incident.rs", name);
+    let incidents = |name| of("recording/incidents.rs", name);
     say!("docs/verdicts.md", "with less than {} s between them are one", n(incident("JOINED_WITHIN")));
     say!("docs/verdicts.md", "at least {} times its usual one and at least {} ms, for {} s", n(incident("SLOW_TIMES")), n(1e3 * incidents("SLOW_FROM")), n(incident("SLOW_FOR")));
     say!("docs/verdicts.md", "the same of their p99, from {} ms on, where {} or more ended in each interval", n(1e3 * incidents("SLOW_TAIL_FROM")), n(incidents("TAIL_OF")));
     say!("docs/verdicts.md", "a log is busy for {} % of the time, for {} s", n(100.0 * SATURATED), n(incident("SATURATED_FOR")));
+<<<<<<< HEAD
     say!("docs/verdicts.md", "Neighbours are looked at for the {} servers", n(incidents("MAX_LOOKED_AT")));
     say!("docs/verdicts.md", "if they are {} s long together", n(of("history/usual.rs", "LONG_ENOUGH")));
     say!("docs/verdicts.md", "it is known from the {} on", if of("history/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
+=======
+    say!("docs/verdicts.md", "Neighbours are looked at for the {} servers", n(incident("MAX_LOOKED_AT")));
+    say!("docs/verdicts.md", "if they are {} s long together", n(of("recording/usual.rs", "LONG_ENOUGH")));
+    say!("docs/verdicts.md", "it is known from the {} on", if of("recording/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
+>>>>>>> 6780f44 (recording: name the room of the last minutes after what it becomes)
     say!("docs/verdicts.md", "({} threads of a server, {} in all)", n(of("sampler/running.rs", "WAITS_OF_SERVER")), n(of("sampler/running.rs", "WAITS")));
     say!("docs/verdicts.md", "At most {} incidents are kept", n(incidents("MAX_KEPT")));
     say!("docs/verdicts.md", "up to {one} of each user in a queue of their own");
@@ -209,10 +215,10 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/exporter.md", "A bcrypt cost above {} is refused", of("exporter/web/settings.rs", "MAX_BCRYPT_COST"));
     say!("docs/exporter.md", "within one check of the hash and {} seconds.", word(of("exporter/web/auth.rs", "MAX_PAUSE")));
     say!("docs/exporter.md", "It keeps a snapshot of each interval for {} minutes (`--history`), in {history_mb} MB at most", minutes(kept));
-    say!("docs/exporter.md", "over a local socket, `{}` (`--socket`)", history::remote::SOCKET);
+    say!("docs/exporter.md", "over a local socket, `{}` (`--socket`)", recording::remote::SOCKET);
     let clients = of("exporter/history_socket.rs", "MAX_CLIENTS");
     say!("docs/exporter.md", "{} clients are answered at a time, each within {} s altogether", head(clients), n(of("exporter/history_socket.rs", "CLIENT_TIMEOUT")));
-    say!("docs/exporter.md", "it waits {} s and reads {} MB at most", n(of("history/remote.rs", "PATIENCE")), mb(of("history/remote.rs", "LARGEST_ANSWER")));
+    say!("docs/exporter.md", "it waits {} s and reads {} MB at most", n(of("recording/remote.rs", "PATIENCE")), mb(of("recording/remote.rs", "LARGEST_ANSWER")));
     say!("docs/exporter.md", "else the user called fsynctop, which the packages make, else {nobody} (nobody)");
     say!("docs/exporter.md", "requests in progress are answered ({} s)", n(of("exporter/web/doors.rs", "LAST_ANSWERS")));
     say!("docs/exporter.md", "Servers that come and go get {} lines a minute", of("exporter/server_log.rs", "LINES"));
@@ -220,7 +226,7 @@ fn said() -> Vec<(&'static str, String)> {
 
     say!("examples/exporter.toml", "#listen = [\"{port}\"]");
     say!("examples/exporter.toml", "#user = \"{nobody}:{nobody}\"");
-    say!("examples/exporter.toml", "#socket = \"{}\"", history::remote::SOCKET);
+    say!("examples/exporter.toml", "#socket = \"{}\"", recording::remote::SOCKET);
 
     say!("docs/verdicts.md", "a log that commits wait for ({}) has been in flight for {} s", quoted(&logs, ", "), n(stalled));
     say!("docs/verdicts.md", "has been above {} ms for a minute, at {} syncs a second or more", ms(slow), n(thresholds.min_rate));
@@ -260,11 +266,11 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/json.md", "**`attach`** is `{fentry}`, `{kprobe}` or `{tracepoint}`");
     say!("docs/json.md", "For the logs that commits wait for ({}), each", quoted(&logs, ", "));
     say!("docs/json.md", "`busy` (for {}, as far", quoted(&logs, " and "));
-    say!("docs/json.md", "`schema` is {}.", history::SCHEMA);
+    say!("docs/json.md", "`schema` is {}.", recording::SCHEMA);
     say!("docs/json.md", "at most {:.1} % from the truth", (1000.0 / 2.0 / of("model/histogram.rs", "STEPS")).ceil() / 10.0);
     say!("docs/json.md", "({} files of all traced processes together)", n(record("UNSYNCED_FILES")));
     say!("docs/roles.md", "{} servers have a place, shared out by", n(record("PARTS")));
-    say!("docs/json.md", "it keeps {} files apart, the logs first", of("history/limit.rs", "MOST_UNSYNCED"));
+    say!("docs/json.md", "it keeps {} files apart, the logs first", of("recording/limit.rs", "MOST_UNSYNCED"));
     say!("docs/json.md", "each second remembers the {} files that took most time", history.files);
     say!("docs/json.md", "only the latest {} are", n(retained()));
     say!("docs/json.md", "`unexamined` names up to {} of these processes", word(of("stuck/render.rs", "MOST_NAMED")));
@@ -348,7 +354,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/architecture.md", "is of | {} s; abandoned after {} s |", n(of("sampler/writeback.rs", "SEARCH_TIME")), n(of("sampler/writeback.rs", "SEARCH_TIMEOUT")));
     say!("docs/architecture.md", "is still open | {} ms; abandoned after {} s |", ms(of("files/still_open.rs", "SEARCH_TIME")), n(of("files/still_open.rs", "SEARCH_TIMEOUT")));
     say!("docs/architecture.md", "for `explain` | {} s each |", n(of("explain/commit_watch.rs", "STORAGE_TIMEOUT")));
-    say!("docs/architecture.md", "for its answer | {} s, and {} s |", n(of("exporter/history_socket.rs", "CLIENT_TIMEOUT")), n(of("history/remote.rs", "PATIENCE")));
+    say!("docs/architecture.md", "for its answer | {} s, and {} s |", n(of("exporter/history_socket.rs", "CLIENT_TIMEOUT")), n(of("recording/remote.rs", "PATIENCE")));
     say!("docs/architecture.md", "by its web process | {} s for a page, {} s for a sign of life |", n(of("exporter/web_process.rs", "ANSWER_TIMEOUT")), n(of("exporter/link/lane.rs", "LIFE_TIMEOUT")));
     say!("docs/architecture.md", "| {} s to take an answer; {} s of silence end both |", n(of("exporter/link/answers.rs", "TAKE_TIMEOUT")), n(of("exporter/daemon.rs", "SILENCE")));
     let retention = live::Options::default().retention;

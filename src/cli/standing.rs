@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::history::remote;
 use crate::model::Server;
+use crate::recording::remote;
 use crate::render::Style;
 use crate::text::escape_sentence;
 use crate::verdict::{OfServer, State};

@@ -16,9 +16,9 @@ use super::log::Seldom;
 use super::source::NotReady;
 use super::verdict::{Asked, Told};
 use super::web::{is_the_listeners_end, may_acknowledge};
-use crate::history::deadline::WithDeadline;
-use crate::history::remote::{Acknowledged, Refusal, Request, What};
 use crate::linux::blocking::{Limits, Pool, Share};
+use crate::recording::deadline::WithDeadline;
+use crate::recording::remote::{Acknowledged, Refusal, Request, What};
 
 /// Root, or the exporter's own user, and its group.
 const MODE: Mode = Mode::from_raw_mode(0o660);
@@ -156,12 +156,12 @@ mod tests {
     use std::sync::{Barrier, Mutex};
 
     use super::*;
-    use crate::history::{self, History, remote};
     use crate::model::fixture::busy;
+    use crate::recording::{self, History, remote};
     use crate::verdict::State;
 
     fn remembered() -> History {
-        let mut history = History::new(history::Options::default());
+        let mut history = History::new(recording::Options::default());
         (0..20).for_each(|_| history.push(&busy()));
         history
     }

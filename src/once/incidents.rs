@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::history::{Incident, What};
 use crate::model::{Interval, Role};
+use crate::recording::{Incident, What};
 use crate::render::json::split;
 use crate::text::{errno, length, rfc3339, seconds};
 

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use crate::history::Troubles;
 use crate::model::Interval;
+use crate::recording::Troubles;
 use crate::render::{Options, Output, json};
 
 mod csv;

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::history::Troubles;
 use crate::model::figures::{Figure, Fit, Value, is_told};
 use crate::model::histogram::LAST_EXPONENT;
 use crate::model::{
     Backlog, Errors, Interval, Max, Neighbour, Op, RoleRow, ServerId, Stats, Target, UnsyncedRow, Via,
     neighbours,
 };
+use crate::recording::Troubles;
 use crate::render::columns::Column;
 use crate::render::grid::{self, Align, Cell, layout};
 use crate::render::ranked::{ranked, without_quiet};

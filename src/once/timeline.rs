@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use super::incidents::{self, JsonIncident};
 use super::{render, table};
-use crate::history::series::{Part, Standout, Worst};
-use crate::history::{self, Incident, Troubles};
 use crate::model::{Interval, Role, Server, ServerId, Stats};
+use crate::recording::series::{Part, Standout, Worst};
+use crate::recording::{self, Incident, Troubles};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::header;
 use crate::render::json;
@@ -106,7 +106,7 @@ fn text(parts: &[Part], all: &Interval, troubles: &Troubles, options: &Options) 
 
 /// What is denied where there is no incident.
 fn no_slow_log(troubles: &Troubles) -> Option<Sentence> {
-    let (slow, saturated) = history::slow_and_saturated();
+    let (slow, saturated) = recording::slow_and_saturated();
     let slow = troubles.incidents.tells_slow_logs()?.then_some(&*slow);
     absence::slow_log(slow, &saturated, &troubles.lost).map(Sentence::plain)
 }
@@ -321,14 +321,14 @@ fn write_json(part: &Part, incidents: &[&Incident], out: &mut impl Write) -> io:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{self, History};
     use crate::model::fixture::{
         MYSQL, assert_expected, busy, hostile, in_flight, of_postgres, quiet, two_servers,
     };
+    use crate::recording::{self, History};
     use crate::render::Style;
 
     fn history() -> History {
-        let mut history = History::new(history::Options::default());
+        let mut history = History::new(recording::Options::default());
         for second in 0..120 {
             let mut one = if second % 2 == 0 { busy() } else { two_servers() };
             if (77..80).contains(&second) {
@@ -350,7 +350,7 @@ mod tests {
         written.span.end = written.span.start + written.span.duration;
         let redo = written.roles.iter_mut().find(|row| row.role == Role::Redo).unwrap();
         (redo.op, redo.stats.bytes) = (crate::model::Op::DsyncWrite, 4_608);
-        let mut history = History::new(history::Options::default());
+        let mut history = History::new(recording::Options::default());
         history.push(&written);
         let mut out = Vec::new();
         let all = history.last(Duration::from_secs(60)).unwrap();
@@ -397,7 +397,7 @@ mod tests {
     #[test]
     fn the_columns_are_those_of_the_logs_of_its_engine() {
         let heading = |mut m: Interval| {
-            let mut history = History::new(history::Options::default());
+            let mut history = History::new(recording::Options::default());
             m.span.duration = Duration::from_secs(1);
             m.span.end = m.span.start + m.span.duration;
             history.push(&m);
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn where_there_is_no_incident_it_is_said_what_was_looked_for() {
         let text = |seconds: u64, missed: u64| {
-            let mut history = History::new(history::Options::default());
+            let mut history = History::new(recording::Options::default());
             for second in 0..seconds {
                 let mut m = busy();
                 m.span.start += Duration::from_secs(second);
@@ -522,7 +522,7 @@ mod tests {
 
     #[test]
     fn names_chosen_by_an_attacker_are_escaped_among_the_incidents() {
-        let mut history = History::new(history::Options::default());
+        let mut history = History::new(recording::Options::default());
         history.push(&hostile());
         let all = history.last(Duration::MAX).unwrap();
         let troubles = history.troubles(Duration::MAX, Duration::from_secs(1), |_| true);

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::Style;
 use super::columns::{Shown, Sort};
-use crate::history::Troubles;
+use crate::recording::Troubles;
 use crate::verdict::OfServer;
 
 /// What a row of the table stands for.

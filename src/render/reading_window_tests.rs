@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::tests::{NOT_WATCHED, of_nobody, redo, second, tablespace, unwritten};
 use super::*;
-use crate::history::Troubles;
 use crate::model::fixture;
 use crate::model::{Op, Target};
+use crate::recording::Troubles;
 use crate::render::Paint;
 
 #[test]

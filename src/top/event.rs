@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::keys::Press;
-use crate::history::History;
 use crate::live::{self, Published};
 use crate::model::{Interval, Op, ServerId, Setup};
+use crate::recording::History;
 use crate::threads::Wait;
 use crate::verdict::OfServer;
 

@@ -10,8 +10,8 @@ use super::log::Log;
 use super::rows::{Scope, rows};
 use super::trail::{TICKS, Trails};
 use super::view::View;
-use crate::history::{History, Incidents, Options};
 use crate::model::{FileRow, Interval, Op, Stats, ThreadRow};
+use crate::recording::{History, Incidents, Options};
 use crate::render::row::{About, Key, Row};
 use crate::render::rows::by_path;
 

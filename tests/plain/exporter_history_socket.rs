@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use fsynctop::exporter::history_socket::{self, HistoryError, Remembering};
 use fsynctop::exporter::source::NotReady;
 use fsynctop::exporter::verdict::Told;
-use fsynctop::history::{self, History, remote};
+use fsynctop::recording::{self, History, remote};
 
 /// An exporter that has nothing to tell.
 struct Nothing;
 
 impl Remembering for Nothing {
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
-        Ok(History::new(history::Options::default()).write_json(out)?)
+        Ok(History::new(recording::Options::default()).write_json(out)?)
     }
 
     fn verdicts(&self) -> Result<Arc<Told>, NotReady> {

@@ -20,7 +20,7 @@ const ROOMS: [&str; 15] = [
     "threads",
     "sampler",
     "live",
-    "history",
+    "recording",
     "render",
 ];
 /// Above them; none imports another.

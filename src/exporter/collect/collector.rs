@@ -10,9 +10,9 @@ use super::{expose, forms};
 use crate::exporter::source::{Form, NotReady};
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
-use crate::history::{self, History};
 use crate::linux::lock;
 use crate::live::{self, Follower, Live, Published, State, Stream};
+use crate::recording::{self, History};
 use crate::sampler::Sampler;
 use crate::server::who::selection::Selection;
 
@@ -52,7 +52,7 @@ impl Collector {
         selection: Selection,
         live: live::Options,
         options: Options,
-        history: history::Options,
+        history: recording::Options,
         about: About,
     ) -> Result<Collector, E>
     where

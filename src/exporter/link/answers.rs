@@ -12,9 +12,9 @@ use crate::exporter::history_socket::HistoryError;
 use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
 use crate::exporter::web::files::Bundle;
-use crate::history::deadline::WithDeadline;
 use crate::linux::cpu_time::of_this_thread;
 use crate::live::clients::for_clients;
+use crate::recording::deadline::WithDeadline;
 
 /// How long the web process may take to take an answer; clients of the history have ten seconds. Longer than
 /// a busy host keeps a process from running, because a lane that is given up here ends both processes.

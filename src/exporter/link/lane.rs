@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::words::{Kind, Life, Question, read_header, unpack, write_question};
 use crate::exporter::web::files::Bundle;
-use crate::history::deadline::WithDeadline;
 use crate::linux::lock;
+use crate::recording::deadline::WithDeadline;
 
 /// An answer that is longer is none. A history is bounded by 4 MB, which are ten times as much as text.
 const LONGEST_ANSWER: u64 = 64 << 20;

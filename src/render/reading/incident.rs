@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use super::scene::Sentence;
-use crate::history::{Incident, Incidents, What};
 use crate::model::{Interval, Server, ServerId, words};
+use crate::recording::{Incident, Incidents, What};
 use crate::render::style::Paint;
 use crate::render::{Options, header};
 use crate::text::{absence, count, counted, duration_in_words, errno, escape_sentence, percent, rfc3339};

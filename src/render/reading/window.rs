@@ -10,8 +10,8 @@ use super::trouble::{
     unwatched,
 };
 use super::unsynced;
-use crate::history::Troubles;
 use crate::model::{FileRow, Interval, Op, Role, ServerId};
+use crate::recording::Troubles;
 use crate::render::style::Paint;
 use crate::render::{Options, header};
 use crate::text::absence::Seen;

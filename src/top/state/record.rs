@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::history::Troubles;
 use crate::live::Published;
 use crate::model::{Interval, Snapshot};
+use crate::recording::Troubles;
 use crate::render::row::Key;
 use crate::top::event::Earlier;
 use crate::top::past::{Past, Tick};

@@ -1,10 +1,10 @@
 //! What stays as it is whatever happens.
 
 use super::*;
-use crate::history::History;
 use crate::model::figures::Figure;
 use crate::model::fixture::{self, MARIADB, MYSQL};
 use crate::model::{Interval, Op, Role};
+use crate::recording::History;
 use crate::render::columns::Column;
 use crate::top::event::{Earlier, Mouse, MouseKind, Waiting};
 use crate::top::fixture::{Bench, SECOND, stuck};
@@ -215,7 +215,7 @@ fn another_session_goes_on_where_the_last_ended() {
 
 #[test]
 fn what_an_exporter_remembers_can_be_stepped_into() {
-    let mut history = History::new(crate::history::Options::default());
+    let mut history = History::new(crate::recording::Options::default());
     for number in 0..60 {
         let mut m = fixture::busy();
         m.span.duration = SECOND;

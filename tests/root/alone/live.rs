@@ -12,10 +12,10 @@ use crate::common::rows;
 use crate::common::{Running, built, needs, wait_until};
 use fsynctop::engine::engines::Engines;
 use fsynctop::engine::rules::Rules;
-use fsynctop::history::{self, History};
 use fsynctop::live::{Live, Options, Published, State};
 use fsynctop::model::Snapshot;
 use fsynctop::probe::ProbeConfig;
+use fsynctop::recording::{self, History};
 use fsynctop::sampler::{AttachError, Sampler};
 use fsynctop::server::who::filter::TargetFilter;
 use fsynctop::server::who::selection::Selection;
@@ -111,7 +111,7 @@ fn root_live_regular_snapshots_go_on_whatever_is_asked_for_in_between() {
     assert!(first.servers.iter().any(|server| server.id.pid == load.pid()), "{:?}", first.servers);
     load.go();
 
-    let mut history = History::new(history::Options::default());
+    let mut history = History::new(recording::Options::default());
     let end = Instant::now() + Duration::from_secs(5);
     let (calls, ticks) = std::thread::scope(|scope| {
         for _ in 0..4 {

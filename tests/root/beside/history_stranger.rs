@@ -7,8 +7,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use crate::common::needs;
-use fsynctop::history::remote::{RemoteError, fetch};
-use fsynctop::history::{History, Options};
+use fsynctop::recording::remote::{RemoteError, fetch};
+use fsynctop::recording::{History, Options};
 use rustix::process::Uid;
 
 const STRANGER: u32 = 65534;

@@ -1,9 +1,9 @@
 //! A session and a window of the history, each moment a second.
 
 use super::*;
-use crate::history::{Options, What};
 use crate::model::InFlight;
 use crate::model::fixture::*;
+use crate::recording::{Options, What};
 
 const HANGS: Duration = Duration::from_secs(1);
 
@@ -133,7 +133,7 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
 fn thousands_of_files_with_failures_take_little_of_a_moment_and_none_is_lost() {
     let mut m = second(0, Vec::new(), Vec::new());
     m.failures = (1..=5_000).map(|n| beside(failing(n, 0), Op::Writeback, libc::EIO)).collect();
-    let moment = crate::history::limited(&m, 50);
+    let moment = crate::recording::limited(&m, 50);
     assert!(moment.failures.len() < 60, "{}", moment.failures.len());
     assert_eq!(moment.failures.iter().map(|row| row.stats.error_count()).sum::<u64>(), 5_000);
     for troubles in both(&[m]) {

@@ -118,9 +118,9 @@ fn stand_out(moment: &Interval, servers: &mut BTreeMap<ServerId, Standout>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::Options;
     use crate::model::fixture::*;
     use crate::model::{Interval, Op};
+    use crate::recording::Options;
 
     fn moment(second: u64, slowest_ns: u64, stuck: Option<u64>) -> Interval {
         let redo = row(

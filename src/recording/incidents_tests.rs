@@ -1,7 +1,7 @@
 //! Incidents of intervals of a second each.
 
 use super::*;
-use crate::history::incident::MAX_NEIGHBOURS;
+use crate::recording::incident::MAX_NEIGHBOURS;
 use crate::model::fixture::*;
 use crate::model::{InFlight, NeighbourRow};
 
