@@ -121,6 +121,10 @@ const HARMLESS_IN_HELP: &[(&str, &[&str])] = &[
             "is not passed on",
             "failing no more until",
             "nothing of that is written",
+            "written at once and never synced",
+            "the one that had not ended",
+            "delays no tracing",
+            "does not take at once",
         ],
     ),
     (
@@ -128,6 +132,9 @@ const HARMLESS_IN_HELP: &[(&str, &[&str])] = &[
         &[
             "could not be counted",
             "could not be described",
+            "could not be recorded",
+            "the kernel had not written yet",
+            "it is no recording",
             "were not watched",
             "is not known to make",
             "what of them no sync has covered yet",

@@ -1,4 +1,4 @@
-//! `fsynctop history`: what an exporter on this host remembers, as a time line.
+//! `fsynctop history`: what an exporter on this host remembers, or a recording, as a time line.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use super::once::Once;
 use super::options::{StyleArgs, duration, pid, typed};
 use super::output::print;
 use super::output_file::OutputFile;
+use super::replay::ReplayArgs;
 use super::standing::Standing;
 use crate::engine::engines::Engines;
 use crate::linux::PROC;
@@ -29,9 +30,9 @@ const MOST_NAMED: usize = 20;
 #[derive(Args, Debug)]
 pub struct History {
     /// How far to look back: 90s, 10m
-    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(recording::Options::default().length))]
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(recording::Options::default().length), conflicts_with = "replay")]
     last: Duration,
-    /// How long a row of the time line is [default: 10 to 30 seconds, by --last]
+    /// How long a row of the time line is [default: 10 seconds or more, by --last]
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
     interval: Option<Duration>,
     /// Show these processes only [default: every server that the exporter traces]
@@ -54,6 +55,8 @@ pub struct History {
     /// The exporter's socket
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
     socket: PathBuf,
+    #[command(flatten)]
+    replay: ReplayArgs,
 }
 
 impl History {
@@ -69,14 +72,18 @@ impl History {
             style: measure.style,
             stuck_after: measure.stuck_after,
             socket: measure.socket,
+            replay: measure.replay,
         }
     }
 }
 
 pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
-    let length = arguments.last;
-    let history = remote::fetch(&arguments.socket)
+    let recorded = arguments.replay.history()?;
+    let is_live = recorded.is_none();
+    let history = recorded
+        .map_or_else(|| remote::fetch(&arguments.socket), Ok)
         .map_err(|error| Exit { status: FAILED, message: error.to_string() })?;
+    let length = if is_live { arguments.last } else { history.length() };
     let step = arguments.interval.unwrap_or_else(|| timeline::step(length));
     let Some(mut all) = history.last(length) else {
         let message = "the exporter remembers nothing yet: it has only just begun".to_owned();
@@ -86,7 +93,8 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     // Of a server of several processes any may be named, while they live.
     let engines = Engines::builtin();
     let mut instances = Instances::new(Path::new(PROC), &engines);
-    let pids: Vec<u32> = arguments.pid.iter().map(|&pid| instances.first_of(pid)).collect();
+    let mut first_of = |pid| if is_live { instances.first_of(pid) } else { pid };
+    let pids: Vec<u32> = arguments.pid.iter().copied().map(&mut first_of).collect();
     let of_name = |server: &&Arc<Server>| arguments.server.iter().any(|name| **name == *server.name);
     let named: Vec<ServerId> = all.servers.iter().filter(of_name).map(|server| server.id).collect();
     let are_all_meant = arguments.pid.is_empty() && arguments.server.is_empty();
@@ -102,17 +110,22 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
         let asked: Vec<String> = arguments.pid.iter().map(u32::to_string).collect();
         let asked = escape_sentence(&[asked, arguments.server.clone()].concat().join(" or "));
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        let message = format!("the exporter remembers no server {asked}: it remembers {there}");
+        let message = match is_live {
+            true => format!("the exporter remembers no server {asked}: it remembers {there}"),
+            false => format!("the recording has no server {asked}: it has {there}"),
+        };
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     let troubles = history.troubles(length, arguments.stuck_after, is_meant);
-    say_what_is_missing(&history, length, all.span.duration);
+    if is_live {
+        say_what_is_missing(&history, length, all.span.duration);
+    }
 
     let style = if arguments.output_file.is_some() { Style::default() } else { Style::for_stdout() };
     let style = arguments.style.apply(style);
     let standing = match arguments.output {
-        Output::Table => Standing::ask(&arguments.socket).text(&all.servers, &style),
-        Output::Json | Output::Csv => String::new(),
+        Output::Table if is_live => Standing::ask(&arguments.socket).text(&all.servers, &style),
+        Output::Table | Output::Json | Output::Csv => String::new(),
     };
     let options =
         Options { output: arguments.output, style, stuck_after: arguments.stuck_after, ..Options::default() };

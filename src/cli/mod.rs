@@ -21,7 +21,10 @@ mod output;
 mod output_file;
 mod plain;
 mod progress;
+mod record;
+mod replay;
 mod root;
+mod segments;
 mod session;
 pub mod settings;
 mod shell;
@@ -70,6 +73,8 @@ fn act() -> anyhow::Result<ExitCode> {
     let Some(action) = asked.arguments.action else { return plain::run(asked.arguments.plain, engines) };
     match action {
         Action::Once(once) => once::run(&once, engines),
+        Action::Record(record) => record::run(&record, engines),
+        Action::Segments(segments) => segments::run(&segments),
         Action::History(history) => history::run(&history),
         Action::Top(top) => top::run(top, engines),
         Action::Events(events) => events::run(&events, engines),
@@ -81,6 +86,7 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Stuck(stuck) => stuck::run(&stuck, engines),
         Action::Calibrate(calibrate) => calibrate::run(&calibrate),
         Action::Verify(verify) => verify::run(&verify, engines),
+        Action::Help { action } => root::help(action.as_deref()),
         Action::ExporterWeb => Ok(exporter::run_web()),
         Action::ExecWhenTold { pipe, command } => command::exec_when_told(&pipe, &command),
     }

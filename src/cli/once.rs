@@ -10,22 +10,22 @@ use anyhow::Context;
 use clap::{Args, Command, FromArgMatches};
 
 use super::command::{Traced, passed_on};
-use super::exit::{CONDITION, Exit, FAILED};
+use super::exit::{CONDITION, Exit, FAILED, NOTHING_TO_TRACE};
 use super::fail_on::{self, Condition};
 use super::options::{LongRunArgs, NameArgs, RowLimit, StyleArgs, TraceArgs, Writes, duration, typed};
 use super::output::{self, print};
 use super::output_file::OutputFile;
 use super::progress::{self, Progress};
+use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::shell;
 use super::signals::End;
 use super::standing::{self, Standing};
 use crate::engine::engines::Engines;
 use crate::live::{Change, CpuWatch};
-use crate::model::{Interval, Snapshot};
+use crate::model::{Interval, Op, Snapshot};
 use crate::once::{self, render};
-use crate::recording::Troubles;
-use crate::recording::remote;
+use crate::recording::{History, Troubles, remote};
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
 use crate::server::who::filter::TargetFilter;
@@ -55,7 +55,7 @@ pub struct Once {
     /// How long to measure: 10, 90s, 5m [default: 10s]
     ///
     /// With -i, how long the whole series is.
-    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with = "replay")]
     pub duration: Option<Duration>,
     /// Print a series of intervals of this length
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true)]
@@ -63,12 +63,12 @@ pub struct Once {
     /// How many intervals [default: until Ctrl-C]
     ///
     /// Ctrl-C prints the last one, as far as it went.
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with = "duration")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), requires = "interval", conflicts_with_all = ["duration", "replay"])]
     pub count: Option<u64>,
     /// Wait for a server if none runs yet
     ///
     /// It is traced from its first sync.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "replay")]
     pub wait: bool,
     /// What a row is
     #[arg(long, value_enum, default_value_t)]
@@ -125,8 +125,10 @@ pub struct Once {
     /// Trace this command and all that it starts, until it ends
     ///
     /// With --pid, --comm, --cgroup or --all, those are traced for as long as it runs.
-    #[arg(index = 2, last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count"])]
+    #[arg(index = 2, last = true, help_heading = None, value_name = "COMMAND", conflicts_with_all = ["duration", "count", "replay"])]
     pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
@@ -142,6 +144,9 @@ impl Once {
 }
 
 pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    if let Some(history) = arguments.replay.history()? {
+        return print_recorded(arguments, &history);
+    }
     let stop = End::watch()?;
     let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
     let engines = rules.engines();
@@ -228,6 +233,36 @@ pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> 
         (None, Some(_)) => stop.status(),
         (None, None) => 0,
     }))
+}
+
+/// Prints what was recorded as if it had just been measured.
+fn print_recorded(arguments: &Once, history: &History) -> anyhow::Result<ExitCode> {
+    let all = history.last(Duration::MAX).context("its intervals cannot be read")?;
+    let is_missing = match arguments.by {
+        By::Thread => Some("threads are not recorded"),
+        By::Writes if !all.setup.ops.contains(&Op::Write) => {
+            Some("writes were not watched when it was recorded")
+        }
+        _ => None,
+    };
+    if let Some(why) = is_missing {
+        return Err(
+            Exit { status: NOTHING_TO_TRACE, message: format!("there is nothing to show: {why}") }.into()
+        );
+    }
+    let is_meant = replay::only(&arguments.trace.targets, &all)?;
+    let mut sink = Sink::open(arguments)?;
+    let mut parts = match arguments.interval {
+        Some(step) => history.series(Duration::MAX, step).into_iter().map(|part| part.interval).collect(),
+        None => vec![all],
+    };
+    for part in &mut parts {
+        part.retain_servers(&is_meant);
+        sink.write(part)?;
+    }
+    parts.last().map_or(Ok(()), |last| sink.finish(last))?;
+    output::end();
+    Ok(ExitCode::from(if sink.condition { CONDITION } else { 0 }))
 }
 
 struct Run<'a> {
@@ -441,7 +476,11 @@ impl Sink {
             verdicts: None,
         };
         let fail_on = arguments.fail_on.clone();
-        let standing = Standing::ask(&arguments.socket);
+        // What the exporter of this host remembers says nothing of what was recorded elsewhere.
+        let standing = match arguments.replay.replay {
+            Some(_) => Standing::default(),
+            None => Standing::ask(&arguments.socket),
+        };
         let session = Troubles::new(arguments.stuck_after);
         Ok(Sink { options, fail_on, standing, condition: false, file, series, written: 0, session })
     }

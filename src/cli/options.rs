@@ -314,6 +314,24 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(parsed)
 }
 
+/// "4096" (bytes), "64M", "1G".
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" | "B" => Some(0),
+        "K" | "KB" | "KIB" => Some(10),
+        "M" | "MB" | "MIB" => Some(20),
+        "G" | "GB" | "GIB" => Some(30),
+        _ => None,
+    };
+    let size =
+        number.parse::<u64>().ok().zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    size.ok_or_else(|| "a size is expected, such as 64M or 1G".to_owned())
+}
+
 /// A default as it is typed: the help says what the code goes by.
 pub(crate) fn typed(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()

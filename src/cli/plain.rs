@@ -54,6 +54,7 @@ impl Plain {
             || measure.output_file.is_some()
             || !measure.fail_on.is_empty()
             || !measure.command.is_empty()
+            || measure.replay.replay.is_some()
     }
 }
 

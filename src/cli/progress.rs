@@ -41,6 +41,38 @@ impl Drop for Progress {
     }
 }
 
+/// A line about what goes on until somebody ends it, and below it how it goes; both are erased in the end.
+pub(super) struct Going {
+    what: String,
+    bar: ProgressBar,
+}
+
+impl Going {
+    /// `what`: a sentence without its end, "Recording mariadbd 4711 to DIR".
+    pub fn begin(what: &str) -> Going {
+        let bar = bar(0, "{msg}");
+        if bar.is_hidden() {
+            say(&format!("{what} (Ctrl-C ends it)"));
+        }
+        Going { what: what.to_owned(), bar }
+    }
+
+    pub fn tick(&self, how: &str) {
+        self.bar.set_message(format!("{}\n{how}", self.what));
+    }
+
+    /// A line that stays, also where no terminal shows the others.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A line that stays. One that is longer than the terminal is wide loses its middle.
 pub(super) fn say(line: &str) {
     if !stderr().is_terminal() {

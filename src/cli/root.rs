@@ -19,6 +19,8 @@ use super::named;
 use super::once::Once;
 use super::options::TargetArgs;
 use super::plain::Plain;
+use super::record::Record;
+use super::segments::Segments;
 use super::session;
 use super::settings::config;
 use super::shell;
@@ -45,6 +47,7 @@ const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
     version,
     long_version = build_info().to_string(),
     args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true,
     override_usage = USAGE,
     subcommand_value_name = "ACTION",
     subcommand_help_heading = "Actions"
@@ -63,10 +66,17 @@ pub(crate) enum Action {
     /// Ten seconds, another time, as long as a command runs, or a series of intervals; as a table,
     /// histograms, JSON or CSV.
     Once(Once),
-    /// Show the last minutes, as an exporter on this host remembers them
+    /// Show what an exporter on this host remembers, or a recording
     ///
     /// It traces nothing.
     History(History),
+    /// Record all that is measured into a folder, to look at it later
+    ///
+    /// Until Ctrl-C, or for as long as a command runs. `fsynctop once` and `fsynctop history` show it, with
+    /// --replay, also on another host and without rights.
+    Record(Record),
+    /// Say what a recording holds, and what of it is missing
+    Segments(Segments),
     /// Say what works on this host, and if tracing does not, why
     ///
     /// Kernel, rights, probes, memory, configuration, servers and their files.
@@ -111,6 +121,9 @@ pub(crate) enum Action {
     ///
     /// It fails if they differ.
     Verify(Verify),
+    /// The help of an action. Clap's own would be one line more in a list that fits on a screen.
+    #[command(hide = true)]
+    Help { action: Option<String> },
     /// The child's side of `-- COMMAND`: waits until it is traced
     #[command(hide = true)]
     ExecWhenTold { pipe: PathBuf, command: Vec<OsString> },
@@ -120,7 +133,7 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-pub(crate) const OLD_FORMS: [&str; 13] = [
+pub(crate) const OLD_FORMS: [&str; 17] = [
     "once",
     "last",
     "duration",
@@ -134,6 +147,10 @@ pub(crate) const OLD_FORMS: [&str; 13] = [
     "output_file",
     "fail_on",
     "command",
+    "replay",
+    "from",
+    "to",
+    "at",
 ];
 
 /// The command line as its help shows it.
@@ -159,12 +176,22 @@ pub fn command() -> Command {
     manual::with_manuals(config::with_options(command))
 }
 
+/// `fsynctop help`, `fsynctop help once`: as with --help.
+pub(crate) fn help(action: Option<&str>) -> ! {
+    let words = ["fsynctop"].into_iter().chain(action).chain(["--help"]);
+    match command().try_get_matches_from(words) {
+        Err(help) => help.exit(),
+        Ok(_) => unreachable!("--help ends with the help"),
+    }
+}
+
 impl Arguments {
     /// Which processes, of whatever the action is; None: it selects none.
     fn targets(&mut self) -> Option<&mut TargetArgs> {
         Some(match &mut self.action {
             None => &mut self.plain.measure.trace.targets,
             Some(Action::Once(once)) => &mut once.trace.targets,
+            Some(Action::Record(record)) => &mut record.trace.targets,
             Some(Action::Top(top)) => &mut top.trace.targets,
             Some(Action::Events(events)) => &mut events.trace.targets,
             Some(Action::Check(check)) => &mut check.trace.targets,
@@ -176,7 +203,9 @@ impl Arguments {
             Some(
                 Action::Ack(_)
                 | Action::History(_)
+                | Action::Segments(_)
                 | Action::Calibrate(_)
+                | Action::Help { .. }
                 | Action::ExecWhenTold { .. }
                 | Action::ExporterWeb,
             ) => return None,
@@ -196,7 +225,20 @@ impl Arguments {
         let first = words::plain(&command, words).first().and_then(|word| word.to_str().map(str::to_owned));
         let typo = |word: &str| similar_action(word).filter(|_| first.as_deref() == Some(word));
         let given = self.given_names();
+        if self.is_replay() {
+            // Its servers do not run here.
+            return Ok(());
+        }
         self.targets().map_or(Ok(()), |targets| named::resolve(targets, &given, engines, &actions, typo))
+    }
+
+    fn is_replay(&self) -> bool {
+        let replay = match &self.action {
+            None => &self.plain.measure.replay,
+            Some(Action::Once(once)) => &once.replay,
+            Some(_) => return false,
+        };
+        replay.replay.is_some()
     }
 
     /// What the user calls servers, for the actions that can be told.
@@ -204,6 +246,7 @@ impl Arguments {
         let names = match &self.action {
             None => &self.plain.measure.names,
             Some(Action::Once(once)) => &once.names,
+            Some(Action::Record(record)) => &record.names,
             Some(Action::Top(top)) => &top.names,
             Some(Action::Events(events)) => &events.names,
             Some(Action::Exporter(exporter)) => &exporter.names,

@@ -7,6 +7,7 @@ mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::time::Duration;
 
 use figures::*;
 use source::*;
@@ -19,6 +20,7 @@ use crate::exporter::web::address;
 use crate::exporter::web::limits::{self, Phase};
 use crate::live::budget::Limit;
 use crate::model::{AttachMode, Op, Role, SATURATED, Via};
+use crate::once::timeline;
 use crate::sync_cost::plan;
 use crate::verdict::{State, Thresholds};
 use crate::{host, live, recording};
@@ -83,6 +85,10 @@ fn said() -> Vec<(&'static str, String)> {
     say!("once --help", "stalled={}s, an operation of a log that commits wait for ({serial})", n(stalled));
     say!("once --help", "slow={}ms, a 99th percentile of such a log's syncs above that", ms(slow));
     say!("once --help", "{} + signal if a signal ended it", exit::SIGNALLED);
+    say!("record --help", "{} + signal if a signal ended it", exit::SIGNALLED);
+    let seconds_of_tier = word(recording::folder::Tier::TenSeconds.length().map_or(0.0, |length| length.as_secs_f64()));
+    say!("record --help", "of older times {seconds_of_tier} seconds, and then minutes, are kept as one");
+    say!("segments --help", "as intervals of {seconds_of_tier} seconds, then of a minute");
     say!("once --help", "status {condition} if one of these holds");
     say!("stuck --help", "status {condition} if a log hangs that long");
     say!("status --help", "status {condition} for a slow one, too");
@@ -101,8 +107,14 @@ fn said() -> Vec<(&'static str, String)> {
     say!("exporter --help", "It takes {history_mb} MB of memory at most");
     say!("exporter --help", "Without this, {}, or none", recording::remote::SOCKET);
     say!("exporter --help", "(max-files = {}; listen = [\"{port}\"])", default("exporter", "max-files"));
-    let steps = ["SHORTEST_STEP", "LONGEST_STEP"].map(|name| n(of("once/timeline.rs", name)));
-    say!("history --help", "[default: {} seconds, by --last]", steps.join(" to "));
+    let shortest = timeline::step(Duration::ZERO).as_secs();
+    say!("history --help", "[default: {shortest} seconds or more, by --last]");
+    let (limit, least) = (recording::writer::LIMIT >> 20, recording::writer::LEAST_LIMIT >> 20);
+    assert_eq!(default("record", "limit"), format!("{limit}M"));
+    say!("docs/recordings.md", "the {} that took most time have a row", n(of("recording/writer.rs", "FILES")));
+    say!("docs/recordings.md", "with less than {} % of the filesystem free", n(100.0 * of("recording/writer.rs", "LEAST_FREE")));
+    say!("docs/recordings.md", "up to {} intervals wait in memory", n(of("recording/recorder.rs", "MOST_WAITING")));
+    say!("docs/recordings.md", "{limit} MB unless --limit says otherwise, and {least} MB at least");
     say!("exporter --help", "what the history takes is {history_mb} MB at most");
     say!("calibrate --help", "waits behind it for {calibrates}. At most {scratch} MB");
     say!("calibrate --help", "At most {scratch} MB are written to at a time, and nothing stays");
@@ -184,15 +196,9 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/verdicts.md", "at least {} times its usual one and at least {} ms, for {} s", n(incident("SLOW_TIMES")), n(1e3 * incidents("SLOW_FROM")), n(incident("SLOW_FOR")));
     say!("docs/verdicts.md", "the same of their p99, from {} ms on, where {} or more ended in each interval", n(1e3 * incidents("SLOW_TAIL_FROM")), n(incidents("TAIL_OF")));
     say!("docs/verdicts.md", "a log is busy for {} % of the time, for {} s", n(100.0 * SATURATED), n(incident("SATURATED_FOR")));
-<<<<<<< HEAD
     say!("docs/verdicts.md", "Neighbours are looked at for the {} servers", n(incidents("MAX_LOOKED_AT")));
-    say!("docs/verdicts.md", "if they are {} s long together", n(of("history/usual.rs", "LONG_ENOUGH")));
-    say!("docs/verdicts.md", "it is known from the {} on", if of("history/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
-=======
-    say!("docs/verdicts.md", "Neighbours are looked at for the {} servers", n(incident("MAX_LOOKED_AT")));
     say!("docs/verdicts.md", "if they are {} s long together", n(of("recording/usual.rs", "LONG_ENOUGH")));
     say!("docs/verdicts.md", "it is known from the {} on", if of("recording/usual.rs", "ENOUGH") == 10.0 { "tenth" } else { "another" });
->>>>>>> 6780f44 (recording: name the room of the last minutes after what it becomes)
     say!("docs/verdicts.md", "({} threads of a server, {} in all)", n(of("sampler/running.rs", "WAITS_OF_SERVER")), n(of("sampler/running.rs", "WAITS")));
     say!("docs/verdicts.md", "At most {} incidents are kept", n(incidents("MAX_KEPT")));
     say!("docs/verdicts.md", "up to {one} of each user in a queue of their own");
@@ -266,7 +272,6 @@ fn said() -> Vec<(&'static str, String)> {
     say!("docs/json.md", "**`attach`** is `{fentry}`, `{kprobe}` or `{tracepoint}`");
     say!("docs/json.md", "For the logs that commits wait for ({}), each", quoted(&logs, ", "));
     say!("docs/json.md", "`busy` (for {}, as far", quoted(&logs, " and "));
-    say!("docs/json.md", "`schema` is {}.", recording::SCHEMA);
     say!("docs/json.md", "at most {:.1} % from the truth", (1000.0 / 2.0 / of("model/histogram.rs", "STEPS")).ceil() / 10.0);
     say!("docs/json.md", "({} files of all traced processes together)", n(record("UNSYNCED_FILES")));
     say!("docs/roles.md", "{} servers have a place, shared out by", n(record("PARTS")));
@@ -445,7 +450,12 @@ fn what_is_said_is_so() {
 }
 
 /// Figures in help that are no limit and no default: examples of values, other programs' names and numbers.
-const EXAMPLES: [&str; 24] = [
+const EXAMPLES: [&str; 29] = [
+    "14:46, \"10m ago\"",
+    "\"2026-11-29 14:46:05\"",
+    "14:46:05Z",
+    "64M, 1G",
+    "eight hours, a gigabyte at most",
     "metric and alert has: 3306, orders",
     "servers of these names only: 3306, orders",
     "mysql, mysqld, 4711",
@@ -561,7 +571,7 @@ fn exit_statuses_are_those_of_the_program() {
         }
         let Some(action) = command.find_subcommand(manual.action) else { continue };
         let has = |long: &str| action.get_arguments().any(|option| option.get_long() == Some(long));
-        let may_hold = has("fail-on") || has("for") || manual.action == "verify";
+        let may_hold = has("fail-on") || has("for") || ["verify", "segments"].contains(&manual.action);
         assert_eq!(of(manual).contains("4"), may_hold, "{:?}", manual.action);
         if has("pid") {
             assert!(of(manual).contains("3"), "{:?} with a --pid that is nobody's", manual.action);

@@ -143,7 +143,7 @@ impl Answers for Stage {
     }
 
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
-        Ok(self.collector()?.history()().write_json(out)?)
+        Ok(self.collector()?.history()().write(out)?)
     }
 
     fn configuration(&self, known: Option<u64>) -> Option<Bundle> {

@@ -25,6 +25,18 @@ pub struct Span {
     pub parts: u64,
 }
 
+impl Span {
+    /// Of nothing.
+    pub(crate) const NONE: Span = Span {
+        start: SystemTime::UNIX_EPOCH,
+        end: SystemTime::UNIX_EPOCH,
+        duration: Duration::ZERO,
+        monotonic: Duration::ZERO,
+        sequence: 0,
+        parts: 0,
+    };
+}
+
 /// One interval: the difference of two snapshots. Rows without any activity are omitted.
 ///
 /// [`append`](Interval::append) puts intervals that follow each other together, and is associative. The
@@ -85,14 +97,7 @@ impl Interval {
     #[cfg(test)]
     pub(crate) fn empty(setup: Arc<Setup>) -> Interval {
         Interval {
-            span: Span {
-                start: SystemTime::UNIX_EPOCH,
-                end: SystemTime::UNIX_EPOCH,
-                duration: Duration::ZERO,
-                monotonic: Duration::ZERO,
-                sequence: 0,
-                parts: 0,
-            },
+            span: Span::NONE,
             setup,
             lost: Lost::default(),
             servers: Table::default(),

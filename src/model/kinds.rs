@@ -26,7 +26,8 @@ impl ServerId {
 }
 
 /// A traced process, as far as it can be described without connecting to it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Server {
     pub id: ServerId,
     /// What it is called, in the metrics and elsewhere: unlike any other server that was there at the time.
@@ -37,7 +38,9 @@ pub struct Server {
     /// "MySQL 9.7.4", "MariaDB 10.11.14". None if it is not a known server.
     pub version: Option<String>,
     /// As the server itself sees it, inside its own root.
+    #[serde(with = "super::paths::optional_text")]
     pub datadir: Option<PathBuf>,
+    #[serde(with = "super::paths::optional_text")]
     pub socket: Option<PathBuf>,
     /// TCP ports that it listens on, ascending.
     pub ports: Vec<u16>,
@@ -45,6 +48,7 @@ pub struct Server {
     /// The data directory's.
     pub device: Option<String>,
     /// Where that device is mounted: as the server sees it; of an overlay, as the host sees the layer below.
+    #[serde(with = "super::paths::optional_text")]
     pub mount: Option<PathBuf>,
     pub filesystem: Option<String>,
     /// What its data directory, its logs and other files that it writes lie on; none before it is described.
@@ -91,6 +95,13 @@ pub struct KnownBy {
     pub uuid: Option<String>,
     /// The server_id, if one is configured.
     pub server_id: Option<u64>,
+}
+
+/// What a field is that is not told.
+impl Default for Server {
+    fn default() -> Server {
+        Server::new(ServerId::NONE, String::new())
+    }
 }
 
 impl Server {

@@ -53,6 +53,8 @@ trait Lose: Copy + Ord + Default {
     fn minus(self, other: Self) -> Self;
     fn plus(self, other: Self) -> Self;
     fn amount(self) -> Amount;
+    /// The same from a number: a count, or nanoseconds.
+    fn of(number: u64) -> Self;
 }
 
 impl Lose for u64 {
@@ -67,6 +69,10 @@ impl Lose for u64 {
     fn amount(self) -> Amount {
         Amount::Count(self)
     }
+
+    fn of(number: u64) -> u64 {
+        number
+    }
 }
 
 impl Lose for Duration {
@@ -80,6 +86,10 @@ impl Lose for Duration {
 
     fn amount(self) -> Amount {
         Amount::Time(self)
+    }
+
+    fn of(number: u64) -> Duration {
+        Duration::from_nanos(number)
     }
 }
 
@@ -110,6 +120,14 @@ macro_rules! losses {
                         Exported::Now => later.$name,
                         Exported::Kind | Exported::Apart => self.$name.max(later.$name),
                     },)*
+                }
+            }
+
+            /// Of a name of the table: a count, or nanoseconds. Other names are a later version's.
+            pub(crate) fn set(&mut self, name: &str, amount: u64) {
+                match name {
+                    $(stringify!($name) => self.$name = Lose::of(amount),)*
+                    _ => {}
                 }
             }
 

@@ -17,6 +17,7 @@ mod lost;
 pub(crate) mod neighbours;
 mod op;
 mod owner;
+pub(crate) mod paths;
 mod role;
 mod rows;
 mod stats;
@@ -125,7 +126,7 @@ impl Net {
 }
 
 /// How tracing was set up, which modes were rejected, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
     pub mode: AttachMode,
     /// (mode, reason) for each rejected mode.
@@ -135,10 +136,12 @@ pub struct Setup {
     /// The host, as it calls itself (`uname -n`).
     pub host: String,
     /// The watched operations.
+    #[serde(deserialize_with = "op::known")]
     pub ops: Vec<Op>,
     /// True if rows by thread are kept.
     pub by_thread: bool,
     /// Processes that nobody knew before their first sync are traced as well: what hung before is not seen.
+    #[serde(default)]
     pub of_anybody: bool,
     pub net: Net,
     /// What has changed since: intervals longer than requested, or tracing that has ended. A plain

@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What a call makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +201,13 @@ impl Op {
         let compat = |call: &SystemCall| if cfg!(target_arch = "aarch64") { call.arm } else { call.i386 };
         self.calls().iter().find(|call| u64::try_from(compat(call)) == Ok(number)).map(|call| call.name)
     }
+}
+
+/// Of their names, those that are known here.
+pub(super) fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Op>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    let of = |name: &String| Op::ALL.into_iter().find(|op| op.name() == name);
+    Ok(names.iter().filter_map(of).collect())
 }
 
 impl ValueEnum for Op {

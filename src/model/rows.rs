@@ -4,27 +4,39 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::table::Row;
 use super::{Max, Op, Role, Server, ServerId, Stats, Target};
 
 /// What is known of a file besides its identity; shared between snapshots.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct FileInfo {
     /// Raw bytes, inside the server's own root; escape them before they reach a terminal. None: never
     /// discovered.
+    #[serde(with = "super::paths::optional_text")]
     pub path: Option<PathBuf>,
+    #[serde(deserialize_with = "super::role::or_other")]
     pub role: Role,
     /// "/dev/vda1", or "8:1" if no device node is known. On an overlay, that of the layer that the file lies
     /// on.
     pub device: Option<Arc<str>>,
     /// That device's number, on an overlay: the identity has the overlay's own, which is no device's.
     pub below: Option<u32>,
+    #[serde(with = "super::paths::optional_text")]
     pub mount: Option<Arc<Path>>,
     pub filesystem: Option<Arc<str>>,
     /// False once the file is unlinked or its server gone.
     pub open: bool,
     /// When last checked, it had no name left, or its name belonged to another file.
     pub unlinked: bool,
+}
+
+impl Default for FileInfo {
+    fn default() -> FileInfo {
+        FileInfo::nameless(Role::Other)
+    }
 }
 
 impl FileInfo {

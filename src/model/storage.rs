@@ -46,12 +46,14 @@ impl Durability {
 }
 
 /// A filesystem of a server, and what it lies on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageStack {
     /// As the server sees it; raw bytes.
+    #[serde(with = "super::paths::text")]
     pub mount: PathBuf,
     /// Filesystems and devices, from the top: "overlay", "ext4", "loop0", "xfs", "vda".
     pub layers: Vec<String>,
+    #[serde(flatten)]
     pub durability: Durability,
     /// Its data directory or one of its logs lies there; else only other files that it has open.
     pub is_for_data: bool,

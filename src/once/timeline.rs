@@ -26,16 +26,16 @@ use crate::text::{absence, count, duration, length, percent, rate, rfc3339, seco
 const FEW: usize = 15;
 /// Rows whose worst second is marked.
 const WORST_MARKED: usize = 5;
-/// A row covers so much at least where nobody says how much, and so much at most.
-const SHORTEST_STEP: Duration = Duration::from_secs(10);
-const LONGEST_STEP: Duration = Duration::from_secs(30);
+/// How many seconds a row covers where nobody says how much: round figures, that are added up at sight.
+const STEPS: [u64; 13] = [10, 15, 20, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400];
 /// Rows that a time line has at most, while that is possible.
 const ROWS: u32 = 40;
 
-/// How much of a range a row covers: 10 to 30 seconds, in fives.
+/// How much of a range a row covers.
 pub fn step(range: Duration) -> Duration {
-    let wanted = (range / ROWS).as_secs().div_ceil(5) * 5;
-    Duration::from_secs(wanted).clamp(SHORTEST_STEP, LONGEST_STEP)
+    let wanted = (range / ROWS).as_secs();
+    let [.., longest] = STEPS;
+    Duration::from_secs(STEPS.into_iter().find(|step| *step >= wanted).unwrap_or(longest))
 }
 
 /// Writes a time line. `all`: its parts summed up; `troubles`: what went wrong in them.
@@ -463,9 +463,10 @@ mod tests {
     }
 
     #[test]
-    fn rows_cover_ten_to_thirty_seconds() {
+    fn there_are_forty_rows_at_most_while_that_is_possible() {
         let step = |seconds| super::step(Duration::from_secs(seconds)).as_secs();
-        assert_eq!([step(10), step(60), step(420), step(600), step(3_600)], [10, 10, 10, 15, 30]);
+        assert_eq!([10, 60, 420, 600, 3_600, 86_400].map(step), [10, 10, 10, 15, 120, 3_600]);
+        assert_eq!(step(u64::MAX), 14_400);
     }
 
     #[test]

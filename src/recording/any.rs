@@ -1,153 +1,146 @@
-//! Property tests: histories of any content are the same after the way over the socket, and nothing that
-//! comes over it panics or takes memory that it did not bring.
+//! Property tests: a history of any content is the same after the way over the socket, and nothing that comes
+//! over it panics, takes memory that it did not bring, or costs more than what it hits.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::Value;
 
-use super::packed::{Packed, PackedStats};
+use super::pack::{self, Words};
 use super::{History, Options};
-use crate::model::fixture::busy;
-use crate::model::histogram::BUCKETS;
-use crate::model::{Completions, Stats};
+use crate::model::fixture::{busy, quiet};
+use crate::model::histogram::{BUCKETS, Histogram};
+use crate::model::{Completions, Interval, Max, Rest, Span, Stats};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-fn some_history() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
+const MOMENTS: usize = 3;
+
+fn some_history() -> &'static [u8] {
+    static BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let mut history = History::new(Options::default());
-        (0..2).for_each(|_| history.push(&busy()));
-        let mut text = Vec::new();
-        history.write_json(&mut text).unwrap();
-        String::from_utf8(text).unwrap()
+        (0..MOMENTS).for_each(|_| history.push(&busy()));
+        let mut bytes = Vec::new();
+        history.write(&mut bytes).unwrap();
+        bytes
     });
-    &TEXT
+    &BYTES
 }
 
-/// What somebody may write in the place of a value.
-fn any_value() -> impl Strategy<Value = Value> {
-    prop_oneof![
-        1 => Just(Value::Null),
-        1 => any::<bool>().prop_map(Value::from),
-        2 => any::<u64>().prop_map(Value::from),
-        4 => prop_oneof![Just(u64::MAX), Just(u64::from(u32::MAX)), Just(1 << 20), 0..5u64].prop_map(Value::from),
-        1 => any::<i64>().prop_map(Value::from),
-        1 => any::<f64>().prop_map(Value::from),
-        1 => "\\PC{0,20}".prop_map(Value::from),
-        1 => Just(Value::Array(Vec::new())),
-    ]
-}
-
-/// Every value below, in order; those that hold others come before them.
-fn visit(value: &mut Value, found: &mut dyn FnMut(&mut Value)) {
-    found(value);
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| visit(item, found)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| visit(field, found)),
-        _ => {}
-    }
-}
-
-/// A number takes the place of a number, so that what comes of it is often a history.
-fn replace(value: &mut Value, at: usize, with: &Value) {
-    let takes_its_place = |value: &Value| value.is_number() || !with.is_number();
-    let mut number = 0;
-    visit(value, &mut |value| number += usize::from(takes_its_place(value)));
-    // All of it may have been replaced by something else before.
-    let (wanted, mut seen) = (at % number.max(1), 0);
-    visit(value, &mut |value| {
-        if takes_its_place(value) {
-            if seen == wanted {
-                *value = with.clone();
-            }
-            seen += 1;
-        }
-    });
-}
-
-fn any_stats() -> impl Strategy<Value = PackedStats> {
-    let histogram = prop::collection::btree_map(0..BUCKETS as u16, 1..1u64 << 40, 0..6);
+fn any_stats() -> impl Strategy<Value = Stats> {
+    let histogram = prop::collection::btree_map(0..BUCKETS, 1..1u64 << 40, 0..6);
     let errors = prop::collection::btree_map(any::<i32>(), any::<u64>(), 0..3);
-    (any::<[u64; 5]>(), any::<[bool; 3]>(), histogram, errors).prop_map(
-        |([count, sum_ns, max_ns, bytes, untimed], [max_exact, posted, reaped], histogram, errors)| {
-            PackedStats {
-                count,
-                sum_ns,
-                max_ns,
-                max_exact,
-                histogram: histogram.into_iter().collect(),
-                errors: errors.into_iter().collect(),
-                bytes,
-                completions: Completions { posted, reaped },
-                untimed,
-            }
+    (any::<[u64; 5]>(), any::<[bool; 3]>(), histogram, errors, any::<i64>()).prop_map(
+        |(
+            [count, sum_ns, max_ns, bytes, untimed],
+            [exact, posted, reaped],
+            histogram,
+            errors,
+            pending_ns,
+        )| Stats {
+            count,
+            sum_ns,
+            max: Max { ns: max_ns, exact },
+            histogram: Histogram::from_sorted(histogram),
+            errors: errors.into_iter().collect(),
+            bytes,
+            completions: Completions { posted, reaped },
+            untimed,
+            pending_ns,
         },
     )
+}
+
+fn unpacked(payload: &[u8]) -> Option<Interval> {
+    let words = Words::of(&pack::Preamble::of_this_version()).unwrap();
+    pack::unpack(payload, Span::NONE, quiet().setup, &words, &Default::default()).ok()
+}
+
+/// What views do with a history that was read.
+fn look_at(history: &History) {
+    let _ = history.last(Duration::MAX).map(|all| all.roles.iter().map(|row| row.stats.error_count()).max());
+    let _ = history.series(Duration::from_secs(60), Duration::from_secs(1));
+    history.write(std::io::sink()).unwrap();
 }
 
 proptest! {
     #![proptest_config(config(256))]
 
     #[test]
-    fn figures_are_the_same_unpacked_and_packed_again(packed in any_stats()) {
-        let stats = Stats::try_from(packed.clone()).unwrap();
-        prop_assert_eq!(PackedStats::from(&stats), packed);
+    fn figures_are_the_same_packed_and_unpacked_again(stats in any_stats()) {
+        let rest = Rest { rows: 7, stats };
+        let interval = Interval { rest: rest.clone(), servers: Default::default(), ..quiet() };
+        let payload = pack::pack(&interval, &mut Default::default());
+        prop_assert_eq!(unpacked(&payload).unwrap().rest, rest);
     }
 
     #[test]
-    fn buckets_out_of_order_or_out_of_range_are_refused(
-        mut packed in any_stats(),
-        wrong in prop_oneof![Just((0, 0)), Just((BUCKETS as u16, 1)), Just((u16::MAX, 1))],
+    fn bytes_that_are_no_interval_are_refused_or_make_no_more_rows_than_bytes(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
     ) {
-        packed.histogram.push(wrong);
-        let is_alone = packed.histogram == [(0, 0)];
-        prop_assert_eq!(Stats::try_from(packed).is_ok(), is_alone);
-    }
-
-    #[test]
-    fn bytes_that_are_no_moment_are_none(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        if let Ok(packed) = postcard::from_bytes::<Packed>(&bytes) {
-            // No more rows than bytes: a length that is claimed makes no room by itself.
-            let rows = packed.roles.len() + packed.write_roles.len() + packed.files.len() + packed.failures.len() + packed.writes.len() + packed.unsynced.len() + packed.devices.len() + packed.pending.len() + packed.neighbours.len();
-            prop_assert!(rows + packed.servers.len() <= bytes.len());
+        if let Some(interval) = unpacked(&bytes) {
+            let rows = interval.roles.len() + interval.files.len() + interval.in_flight.len();
+            prop_assert!(rows <= bytes.len());
         }
     }
 
     #[test]
-    fn text_that_is_no_history_is_refused(text in "\\PC{0,200}") {
-        prop_assert!(History::read_json(&text).is_err());
+    fn bytes_that_are_no_history_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(History::read(&bytes).is_err());
+    }
+
+    #[test]
+    fn of_a_history_cut_short_every_whole_moment_is_read(at in 0usize..1 << 20) {
+        let bytes = some_history();
+        let begin = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        let cut = begin + at % (bytes.len() - begin);
+        let history = History::read(&bytes[..cut]).unwrap();
+        let whole = History::read(bytes).unwrap();
+        let read: Vec<Interval> = history.moments().collect();
+        let expected: Vec<Interval> = whole.moments().take(read.len()).collect();
+        prop_assert!(read.len() < MOMENTS && read == expected);
+    }
+
+    #[test]
+    fn a_history_with_any_bytes_in_it_is_read_within_bounds_or_refused(
+        changes in prop::collection::vec((any::<usize>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = some_history().to_vec();
+        let length = bytes.len();
+        changes.iter().for_each(|&(at, with)| bytes[at % length] = with);
+        if let Ok(history) = History::read(&bytes) {
+            prop_assert!(history.bytes() < 1 << 20, "{} bytes from {length}", history.bytes());
+            prop_assert!(history.len() <= MOMENTS);
+            look_at(&history);
+        }
     }
 }
 
-proptest! {
-    #![proptest_config(config(64))]
+#[test]
+fn buckets_out_of_order_or_out_of_range_are_refused() {
+    use prost::Message;
 
-    #[test]
-    fn a_history_cut_short_is_refused(at in 0usize..1 << 20) {
-        let text = some_history();
-        let mut at = at % (text.len() - 1);
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        prop_assert!(History::read_json(&text[..at]).is_err());
+    let read = |histogram: &[u64]| {
+        let stats = super::wire::Stats { histogram: histogram.to_vec(), ..Default::default() };
+        let rest = Some(super::wire::Rest { rows: 1, stats: Some(stats) });
+        let interval = super::wire::Interval { rest, ..Default::default() };
+        unpacked(&interval.encode_to_vec()).is_some()
+    };
+    let last = BUCKETS as u64 - 1;
+    assert!(read(&[]) && read(&[0, 1]) && read(&[last, 1]) && read(&[3, 1, 2, 1]));
+    for wrong in
+        [&[last + 1, 1][..], &[u64::MAX, 1], &[3, 1, 0, 1], &[last, 1, 1, 1], &[3, 1, u64::MAX, 1], &[3]]
+    {
+        assert!(!read(wrong), "{wrong:?}");
     }
+}
 
-    #[test]
-    fn a_history_with_any_values_in_it_is_read_within_bounds_or_refused(
-        changes in prop::collection::vec((any::<usize>(), any_value()), 1..4),
-    ) {
-        let mut json: Value = serde_json::from_str(some_history()).unwrap();
-        changes.iter().for_each(|(at, with)| replace(&mut json, *at, with));
-        let text = json.to_string();
-        if let Ok(history) = History::read_json(&text) {
-            prop_assert!(history.bytes() < 1 << 20, "{} bytes from {}", history.bytes(), text.len());
-            // What views do with it.
-            let _ = history.last(std::time::Duration::MAX).map(|all| all.roles.iter().map(|row| row.stats.error_count()).max());
-            let _ = history.series(std::time::Duration::from_secs(60), std::time::Duration::from_secs(1));
-            history.write_json(std::io::sink()).unwrap();
-        }
-    }
+/// Two bytes each, and hundreds of times as much in memory.
+#[test]
+fn rows_that_are_next_to_nothing_are_no_way_to_fill_the_memory() {
+    let empty_role = [3 << 3 | 2, 0];
+    assert!(unpacked(&empty_role.repeat(1_000)).is_some());
+    assert!(unpacked(&empty_role.repeat(1 << 17)).is_none());
 }

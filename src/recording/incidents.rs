@@ -10,8 +10,8 @@ use super::incident::{Beside, Incident, JOINED_WITHIN, SLOW_TIMES, What, Worst};
 use super::usual::{Usual, Usually};
 use crate::model::{Errors, FileRow, Interval, Max, Op, Place, Role, SATURATED, ServerId, Stats, neighbours};
 
-/// A log is slow while the median of its syncs, or their p99, is [`SLOW_TIMES`] its usual one, and at least so
-/// long. Of fewer syncs than these in an interval, p99 is one sync's chance.
+/// A log is slow while the median of its syncs, or their p99, is [`SLOW_TIMES`] its usual one, and at least
+/// so long. Of fewer syncs than these in an interval, p99 is one sync's chance.
 const SLOW_FROM: Duration = Duration::from_millis(5);
 const SLOW_TAIL_FROM: Duration = Duration::from_millis(10);
 const TAIL_OF: u64 = 100;

@@ -1,9 +1,9 @@
 //! Incidents of intervals of a second each.
 
 use super::*;
-use crate::recording::incident::MAX_NEIGHBOURS;
 use crate::model::fixture::*;
 use crate::model::{InFlight, NeighbourRow};
+use crate::recording::incident::MAX_NEIGHBOURS;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -3,33 +3,43 @@
 
 #[cfg(test)]
 mod any;
-mod bytes;
 pub(crate) mod deadline;
-mod dictionary;
+pub(crate) mod folder;
+#[cfg(test)]
+mod format_tests;
+mod frame;
+mod handed_over;
 mod incident;
 mod incidents;
-mod json;
 mod limit;
-mod packed;
+mod names;
+mod pack;
+pub mod reader;
+pub mod recorder;
+#[cfg(test)]
+mod recording_tests;
 pub mod remote;
+mod segment;
 pub mod series;
 #[cfg(test)]
 mod tests;
 mod troubles;
 mod usual;
+mod wire;
+pub mod writer;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{Interval, Setup};
+use crate::model::{Interval, Server, ServerId, Span};
 
+pub use handed_over::ReadError;
+pub(crate) use handed_over::SCHEMA;
 pub(crate) use incident::{Incident, What, slow_and_saturated};
 pub(crate) use incidents::Incidents;
-pub use json::ReadError;
-pub(crate) use json::SCHEMA;
 use limit::limited;
-use packed::{Packed, Tables, wall_clock};
+use segment::Segment;
 pub use troubles::Troubles;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,36 +58,43 @@ impl Default for Options {
     }
 }
 
-/// The ring. A clone shares the moments.
+/// So many segments are kept in all: the oldest is forgotten as a whole.
+const SEGMENTS: u32 = 10;
+
+/// The ring: segments of intervals. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct History {
     options: Options,
-    setup: Option<Arc<Setup>>,
-    moments: VecDeque<Kept>,
-    /// The beginning of the next moment, if it came in parts.
+    segments: VecDeque<Arc<Segment>>,
+    /// Of the servers that they name, what is known by now.
+    servers: BTreeMap<ServerId, Arc<Server>>,
+    /// The beginning of the next interval, if it came in parts.
     begun: Option<Interval>,
-    tables: Tables,
-    /// Of all moments.
-    length: Duration,
-    packed_bytes: usize,
     short_of_memory: bool,
 }
 
-#[derive(Clone, Debug)]
-struct Kept {
-    end: SystemTime,
-    duration: Duration,
-    packed: Arc<[u8]>,
+/// An interval of the ring.
+#[derive(Clone, Copy, Debug)]
+struct Kept<'a> {
+    history: &'a History,
+    segment: &'a Segment,
+    at: usize,
 }
 
-impl Kept {
-    /// The shared bytes stand behind two counters.
-    fn bytes(&self) -> usize {
-        self.packed.len() + 16
+impl Kept<'_> {
+    fn span(&self) -> &Span {
+        self.segment.span(self.at)
     }
 
-    fn read(&self) -> Option<Packed> {
-        postcard::from_bytes(&self.packed).ok()
+    fn read(&self) -> Option<Interval> {
+        let other = self.history.segments.iter().find(|segment| segment.is_whole());
+        let mut interval = self.segment.interval(self.at, other.map(|other| &**other))?;
+        for server in &mut interval.servers {
+            if let Some(known) = self.history.servers.get(&server.id) {
+                server.clone_from(known);
+            }
+        }
+        Some(interval)
     }
 }
 
@@ -85,12 +102,9 @@ impl History {
     pub fn new(options: Options) -> History {
         History {
             options,
-            setup: None,
-            moments: VecDeque::new(),
+            segments: VecDeque::new(),
+            servers: BTreeMap::new(),
             begun: None,
-            tables: Tables::default(),
-            length: Duration::ZERO,
-            packed_bytes: 0,
             short_of_memory: false,
         }
     }
@@ -99,11 +113,12 @@ impl History {
     /// there is no room for.
     pub fn push(&mut self, measurement: &Interval) {
         let moment = self.completed_by(measurement);
-        self.setup = Some(measurement.setup.clone());
-        self.insert(&moment);
-        for server in &measurement.servers {
-            self.tables.servers.update(&server.id, server.clone());
-        }
+        let changed = |server: &&Arc<Server>| {
+            self.servers.get(&server.id).is_some_and(|known| known != *server)
+                && !moment.servers.iter().any(|listed| listed.id == server.id)
+        };
+        let also: Vec<Arc<Server>> = measurement.servers.iter().filter(changed).cloned().collect();
+        self.insert(&moment, &also);
         self.forget();
     }
 
@@ -126,57 +141,55 @@ impl History {
         moment
     }
 
-    fn insert(&mut self, moment: &Interval) {
-        let packed = self.tables.pack(moment);
-        for row in moment.files.iter().chain(&moment.failures).chain(&moment.writes) {
-            self.tables.files.update(&(row.server, row.target), row.info.clone());
-        }
-        for row in &moment.unsynced.rows {
-            self.tables.files.update(&(row.server, row.target), row.info.clone());
-        }
-        let Ok(bytes) = postcard::to_stdvec(&packed) else {
-            // Nothing in a moment can fail to be packed; if it did, it must not hold what it refers to.
-            self.tables.release(packed);
-            return;
+    fn insert(&mut self, moment: &Interval, also: &[Arc<Server>]) {
+        let is_full = |segment: &Arc<Segment>| {
+            segment.duration() >= self.options.length / SEGMENTS
+                || segment.memory() >= self.options.bytes / SEGMENTS as usize
         };
-        let kept = Kept { end: moment.span.end, duration: moment.span.duration, packed: bytes.into() };
-        self.length += kept.duration;
-        self.packed_bytes += kept.bytes();
-        self.moments.push_back(kept);
+        if self.segments.back().is_none_or(is_full) {
+            self.segments.push_back(Arc::new(Segment::begin(None)));
+        }
+        let segment = self.segments.back_mut().expect("there is one");
+        Arc::make_mut(segment).push(moment, also);
+        for server in moment.servers.iter().chain(also) {
+            self.servers.insert(server.id, server.clone());
+        }
     }
 
+    /// The oldest segment goes when the others reach back far enough without it, or there is no room for it.
     fn forget(&mut self) {
-        while let Some(oldest) = self.moments.front() {
-            let too_long = self.length.saturating_sub(oldest.duration) >= self.options.length;
+        while let Some(oldest) = self.segments.front() {
+            let too_long = self.length().saturating_sub(oldest.duration()) >= self.options.length;
             let too_large = self.bytes() > self.options.bytes;
             if !too_long && !too_large {
                 break;
             }
             self.short_of_memory = too_large;
-            self.length = self.length.saturating_sub(oldest.duration);
-            self.packed_bytes -= oldest.bytes();
-            if let Some(packed) = oldest.read() {
-                self.tables.release(packed);
-            }
-            self.moments.pop_front();
+            self.segments.pop_front();
+            let names = self.segments.iter().flat_map(|segment| segment.names().servers());
+            let named: BTreeSet<ServerId> = names.map(|server| server.id).collect();
+            self.servers.retain(|id, _| named.contains(id));
         }
+    }
+
+    fn kept(&self) -> impl DoubleEndedIterator<Item = Kept<'_>> {
+        let of = |segment: &'_ Arc<Segment>| 0..segment.len();
+        self.segments
+            .iter()
+            .flat_map(move |segment| of(segment).map(move |at| Kept { history: self, segment, at }))
     }
 
     /// Oldest first.
     pub fn moments(&self) -> impl DoubleEndedIterator<Item = Interval> {
-        self.moments.iter().filter_map(|kept| self.unpack(kept))
-    }
-
-    fn unpack(&self, kept: &Kept) -> Option<Interval> {
-        self.tables.unpack(kept.read()?, self.setup.clone()?).ok()
+        self.kept().filter_map(|kept| kept.read())
     }
 
     pub fn len(&self) -> usize {
-        self.moments.len()
+        self.segments.iter().map(|segment| segment.len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.moments.is_empty()
+        self.len() == 0
     }
 
     pub fn options(&self) -> &Options {
@@ -185,12 +198,12 @@ impl History {
 
     /// How far back it reaches. None: it is empty.
     pub fn since(&self) -> Option<SystemTime> {
-        Some(wall_clock(self.moments.front()?.read()?.start_ns))
+        Some(self.kept().next()?.span().start)
     }
 
     /// How much time the moments cover.
     pub fn length(&self) -> Duration {
-        self.length
+        self.segments.iter().map(|segment| segment.duration()).fold(Duration::ZERO, Duration::saturating_add)
     }
 
     /// It reaches back less far than it should, because there was more to remember than there is memory.
@@ -200,31 +213,59 @@ impl History {
 
     /// What it takes: estimated, and rather too much than too little.
     pub fn bytes(&self) -> usize {
-        self.packed_bytes + self.moments.capacity() * size_of::<Kept>() + self.tables.bytes()
+        self.segments.iter().map(|segment| segment.memory()).sum()
     }
 
     /// The moments that ended after `from` and not after `to`, by the wall clock of their time. None: there
     /// are none.
     pub fn between(&self, from: SystemTime, to: SystemTime) -> Option<Interval> {
-        self.merge(self.moments.iter().filter(|kept| kept.end > from && kept.end <= to))
+        merge(self.kept().filter(|kept| kept.span().end > from && kept.span().end <= to))
+    }
+
+    /// Forgets all but the interval in which this moment lies.
+    pub(crate) fn keep_at(&mut self, moment: SystemTime) {
+        self.retain(|span| span.start <= moment && moment < span.end);
+    }
+
+    /// Forgets all but the interval with the longest wait for a sync.
+    pub(crate) fn keep_worst(&mut self) {
+        let waits = self.kept().filter_map(|kept| Some((longest_wait(&kept.read()?), *kept.span())));
+        let worst = waits.max_by_key(|(wait, span)| (*wait, span.end)).map(|(_, span)| span);
+        self.retain(|span| Some(*span) == worst);
+    }
+
+    fn retain(&mut self, wanted: impl Fn(&Span) -> bool) {
+        self.segments.iter_mut().for_each(|segment| Arc::make_mut(segment).retain(&wanted));
+        self.segments.retain(|segment| segment.len() > 0);
     }
 
     /// The latest moments, so many that they cover `length`, or all. Whatever happened to the wall clock.
     pub fn last(&self, length: Duration) -> Option<Interval> {
+        merge(self.latest(length))
+    }
+
+    fn latest(&self, length: Duration) -> impl Iterator<Item = Kept<'_>> {
         let mut covered = Duration::ZERO;
-        let wanted = self.moments.iter().rev().take_while(|kept| {
+        let wanted = self.kept().rev().take_while(|kept| {
             let more = covered < length;
-            covered += kept.duration;
+            covered += kept.span().duration;
             more
         });
         let wanted = wanted.count();
-        self.merge(self.moments.iter().skip(self.moments.len() - wanted))
+        self.kept().skip(self.len() - wanted)
     }
+}
 
-    fn merge<'a>(&'a self, kept: impl Iterator<Item = &'a Kept>) -> Option<Interval> {
-        kept.filter_map(|kept| self.unpack(kept)).reduce(|mut sum, moment| {
-            sum.append(moment);
-            sum
-        })
-    }
+fn merge<'a>(kept: impl Iterator<Item = Kept<'a>>) -> Option<Interval> {
+    kept.filter_map(|kept| kept.read()).reduce(|mut sum, moment| {
+        sum.append(moment);
+        sum
+    })
+}
+
+/// Of a sync that ended, or was in flight at the end.
+fn longest_wait(interval: &Interval) -> Duration {
+    let ended = interval.roles.iter().map(|row| Duration::from_nanos(row.stats.max.ns)).max();
+    let in_flight = interval.in_flight.iter().map(|sync| sync.age).max();
+    ended.max(in_flight).unwrap_or_default()
 }

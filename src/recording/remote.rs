@@ -24,8 +24,8 @@ pub(crate) const SOCKET: &str = "/run/fsynctop/exporter.sock";
 const PATIENCE: Duration = Duration::from_secs(15);
 /// The same for what is answered out of the memory of the process that serves.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
-/// An answer larger than this is none: a history has 4 MB, and less than ten times as much as text.
-const LARGEST_ANSWER: u64 = 64 << 20;
+/// An answer larger than this is none: a history has 4 MB.
+const LARGEST_ANSWER: u64 = 8 << 20;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What can be asked.
@@ -107,8 +107,8 @@ pub enum RemoteError {
 
 /// The history of the exporter that listens on this socket.
 pub fn fetch(socket: &Path) -> Result<History, RemoteError> {
-    let text = exchange(socket, What::History, PATIENCE)?;
-    History::read_json(&text).map_err(|source| RemoteError::Answer { path: socket.to_owned(), source })
+    let answer = exchange(socket, What::History, PATIENCE)?;
+    History::read(&answer).map_err(|source| RemoteError::Answer { path: socket.to_owned(), source })
 }
 
 /// Its verdicts.
@@ -121,12 +121,12 @@ pub fn acknowledge(socket: &Path, server: String) -> Result<Acknowledged, Remote
     parse(socket, &exchange(socket, What::Acknowledge { server }, SHORT_PATIENCE)?)
 }
 
-fn parse<T: DeserializeOwned>(socket: &Path, text: &str) -> Result<T, RemoteError> {
-    serde_json::from_str(text)
+fn parse<T: DeserializeOwned>(socket: &Path, answer: &[u8]) -> Result<T, RemoteError> {
+    serde_json::from_slice(answer)
         .map_err(|error| RemoteError::Answer { path: socket.to_owned(), source: ReadError::from(error) })
 }
 
-fn exchange(socket: &Path, what: What, patience: Duration) -> Result<String, RemoteError> {
+fn exchange(socket: &Path, what: What, patience: Duration) -> Result<Vec<u8>, RemoteError> {
     let failed = |source: io::Error| match source.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => RemoteError::Nobody(socket.to_owned()),
         ErrorKind::PermissionDenied => RemoteError::Denied(socket.to_owned()),
@@ -137,12 +137,12 @@ fn exchange(socket: &Path, what: What, patience: Duration) -> Result<String, Rem
     if !is_trusted(user, socket) {
         return Err(RemoteError::Stranger { path: socket.to_owned(), user });
     }
-    let text = ask(&stream, &Request { schema: SCHEMA, what }, patience).map_err(failed)?;
-    if let Ok(Refusal { error }) = serde_json::from_str(&text) {
+    let answer = ask(&stream, &Request { schema: SCHEMA, what }, patience).map_err(failed)?;
+    if let Ok(Refusal { error }) = serde_json::from_slice(&answer) {
         let said = crate::text::escape_sentence(&error);
         return Err(RemoteError::Refused { path: socket.to_owned(), said });
     }
-    Ok(text)
+    Ok(answer)
 }
 
 fn connect(path: &Path, patience: Duration) -> io::Result<UnixStream> {
@@ -169,7 +169,7 @@ fn root_gave_directory(socket: &Path, user: u32) -> bool {
     belongs_to(&directory, user) && directory.ancestors().skip(1).all(|above| belongs_to(above, 0))
 }
 
-fn ask(stream: &UnixStream, request: &Request, patience: Duration) -> io::Result<String> {
+fn ask(stream: &UnixStream, request: &Request, patience: Duration) -> io::Result<Vec<u8>> {
     let mut connection = WithDeadline::new(stream, patience);
     let mut request = serde_json::to_vec(request)?;
     request.push(b'\n');
@@ -190,5 +190,5 @@ fn ask(stream: &UnixStream, request: &Request, patience: Duration) -> io::Result
     if answer.is_empty() {
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "it hung up without an answer"));
     }
-    String::from_utf8(answer).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
+    Ok(answer)
 }

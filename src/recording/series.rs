@@ -48,27 +48,27 @@ impl History {
     /// The latest moments, so many that they cover `length`, in parts that cover at least `step` each, but
     /// for the first. Whatever happened to the wall clock.
     pub fn series(&self, length: Duration, step: Duration) -> Vec<Part> {
-        let mut parts: Vec<Vec<&Kept>> = Vec::new();
+        let mut parts: Vec<Vec<Kept>> = Vec::new();
         let (mut covered, mut in_part) = (Duration::ZERO, step);
-        for kept in self.moments.iter().rev() {
+        for kept in self.kept().rev() {
             if covered >= length {
                 break;
             }
-            covered += kept.duration;
+            covered += kept.span().duration;
             if in_part >= step {
                 parts.push(Vec::new());
                 in_part = Duration::ZERO;
             }
-            in_part += kept.duration;
+            in_part += kept.span().duration;
             parts.last_mut().into_iter().for_each(|part| part.push(kept));
         }
-        parts.iter().rev().filter_map(|part| self.part(part.iter().rev().copied())).collect()
+        parts.iter().rev().filter_map(|part| Self::part(part.iter().rev().copied())).collect()
     }
 
-    fn part<'a>(&self, kept: impl Iterator<Item = &'a Kept>) -> Option<Part> {
+    fn part<'a>(kept: impl Iterator<Item = Kept<'a>>) -> Option<Part> {
         let mut sum: Option<Interval> = None;
         let mut servers: BTreeMap<ServerId, Standout> = BTreeMap::new();
-        for moment in kept.filter_map(|kept| self.unpack(kept)) {
+        for moment in kept.filter_map(|kept| kept.read()) {
             stand_out(&moment, &mut servers);
             match &mut sum {
                 Some(sum) => sum.append(moment),

@@ -107,33 +107,10 @@ fn a_moment_comes_back_as_it_went_in() {
         let last = history.last(Duration::MAX).unwrap();
         assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
         assert_eq!((last.unsynced, last.devices), (measurement.unsynced, measurement.devices));
-        // Nothing holds a file that is forgotten.
-        let mut text = Vec::new();
-        history.write_json(&mut text).unwrap();
-        let read = History::read_json(std::str::from_utf8(&text).unwrap()).unwrap();
-        assert_eq!(read.moments().collect::<Vec<_>>(), moments);
+        let mut bytes = Vec::new();
+        history.write(&mut bytes).unwrap();
+        assert_eq!(History::read(&bytes).unwrap().moments().collect::<Vec<_>>(), moments);
     }
-}
-
-#[test]
-fn nothing_holds_on_to_what_a_forgotten_moment_referred_to() {
-    let mut history = history(2, 4 << 20);
-    let mut full = busy();
-    full.failures = full.files.clone();
-    full.writes = full.files.clone();
-    full.write_roles = crate::model::roles_of(&full.writes);
-    full.unwatched = vec![(MYSQL, 4)].into();
-    full.in_flight = vec![in_flight(Role::Redo, "/d/a", Duration::from_secs(9))];
-    full.neighbours = vec![neighbour("/dev/vda", "dd", &[(1, 1_000)])].into();
-    let together = [((MYSQL, Role::Redo), 2_000)].into();
-    full.unsynced = Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)].into(), together, dropped: 5 };
-    history.push(&at(0, full));
-    assert!(history.tables.servers.iter().count() > 0);
-    let nobody = Interval { servers: Default::default(), ..quiet() };
-    (1..5).for_each(|second| history.push(&at(second, nobody.clone())));
-    let tables = &history.tables;
-    let left = (tables.servers.iter().count(), tables.files.iter().count(), tables.neighbours.iter().count());
-    assert_eq!(left, (0, 0, 0));
 }
 
 #[test]
@@ -180,13 +157,13 @@ fn parts_of_a_moment_are_one_moment() {
 }
 
 #[test]
-fn it_reaches_back_as_far_as_it_should_and_no_further() {
+fn it_reaches_back_as_far_as_it_should_and_by_a_segment_further() {
     let mut history = history(60, 4 << 20);
     for second in 0..200 {
         history.push(&at(second, busy()));
     }
-    assert_eq!((history.len(), history.length()), (60, Duration::from_secs(60)));
-    assert_eq!(history.since(), Some(quiet().span.start + Duration::from_secs(140)));
+    assert_eq!((history.len(), history.length()), (62, Duration::from_secs(62)));
+    assert_eq!(history.since(), Some(quiet().span.start + Duration::from_secs(138)));
     assert!(!history.is_short_of_memory());
 }
 
@@ -204,12 +181,10 @@ fn the_budget_holds_whatever_comes_and_the_oldest_go_first() {
         assert!(history.bytes() <= 300_000, "{} in second {second}", history.bytes());
     }
     assert!(history.is_short_of_memory());
-    assert!(history.len() > 5, "{}", history.len());
+    assert!(history.len() >= 5, "{}", history.len());
     let newest = history.moments().next_back().unwrap();
     assert_eq!(newest.span.start, quiet().span.start + Duration::from_secs(599));
     assert_eq!(newest.files.len(), 50);
-    // What no moment refers to any more is forgotten as well.
-    assert!(history.tables.files.iter().count() <= 50 * history.len());
 }
 
 #[test]
@@ -337,43 +312,40 @@ fn syncs_in_flight_are_counted_with_the_oldest() {
 }
 
 #[test]
-fn as_json_it_says_the_same_again() {
+fn handed_over_it_says_the_same_again() {
     let mut history = history(600, 4 << 20);
-    for second in 0..5 {
+    for second in 0..200 {
         for measurement in [busy(), hostile(), two_servers()] {
             history.push(&at(second, measurement));
         }
     }
-    let mut text = Vec::new();
-    history.write_json(&mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    assert!(text.starts_with("{\"schema\":1,"), "{text}");
-    assert_eq!(text.lines().count(), 1);
-    let back = History::read_json(&text).unwrap();
+    let mut bytes = Vec::new();
+    history.write(&mut bytes).unwrap();
+    let back = History::read(&bytes).unwrap();
     assert!(back.moments().eq(history.moments()));
-    assert_eq!((back.options(), back.since()), (history.options(), history.since()));
+    assert_eq!((back.options(), back.since(), back.len()), (history.options(), history.since(), 600));
     let (ours, theirs) = (history.last(Duration::MAX).unwrap(), back.last(Duration::MAX).unwrap());
-    assert_eq!(ours.setup, theirs.setup);
-    assert_eq!(ours.roles, theirs.roles);
+    assert_eq!((ours.setup, ours.roles), (theirs.setup, theirs.roles));
+    assert!(matches!(History::read(b"{}\n"), Err(ReadError::Json(_))));
+    assert!(matches!(History::read(b"{}"), Err(ReadError::NoContents)));
 }
 
+/// A frame that is damaged costs what it says: an interval, or the names of what its figures are of.
 #[test]
-fn another_schema_and_nonsense_are_refused() {
+fn without_a_frame_of_names_the_figures_are_somebodys() {
     let mut history = History::new(Options::default());
-    history.push(&busy());
-    let mut text = Vec::new();
-    history.write_json(&mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    assert!(matches!(
-        History::read_json(&text.replace("\"schema\":1", "\"schema\":2")),
-        Err(ReadError::Schema(2))
-    ));
-    assert!(matches!(History::read_json("{}"), Err(ReadError::Json(_))));
-    assert!(matches!(History::read_json(&text[..text.len() / 2]), Err(ReadError::Json(_))));
-    let dangling = text.replace("\"file\":0", "\"file\":77");
-    assert!(matches!(History::read_json(&dangling), Err(ReadError::Inconsistent(_))));
-    let huge = text.replacen("\"number\":0", "\"number\":4000000000", 1);
-    assert!(matches!(History::read_json(&huge), Err(ReadError::Inconsistent(_))));
+    (0..3).for_each(|second| history.push(&at(second, busy())));
+    let mut bytes = Vec::new();
+    history.write(&mut bytes).unwrap();
+    let whole = history.last(Duration::MAX).unwrap();
+    let at = bytes.windows(10).position(|window| window == b"\"servers\":").unwrap();
+    bytes[at] ^= 1;
+    let back = History::read(&bytes).unwrap().last(Duration::MAX).unwrap();
+    assert_eq!((back.span, back.total()), (whole.span, whole.total()));
+    assert!(back.servers.is_empty());
+    let roles =
+        |m: &Interval| m.roles.iter().map(|row| (row.role, row.op, row.stats.count)).collect::<Vec<_>>();
+    assert_eq!(roles(&back), roles(&whole));
 }
 
 /// What a stranger's servers do by the thousand drives nothing of a service out, however little that is.

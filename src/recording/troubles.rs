@@ -180,21 +180,12 @@ impl History {
         hang_after: Duration,
         wanted: impl Fn(ServerId) -> bool,
     ) -> Troubles {
-        let mut covered = Duration::ZERO;
-        let kept = self.moments.iter().rev().take_while(|kept| {
-            let more = covered < length;
-            covered += kept.duration;
-            more
-        });
-        let first = self.moments.len() - kept.count();
         let mut troubles = Troubles::new(hang_after);
-        for kept in self.moments.iter().skip(first) {
-            if let Some(mut moment) = self.unpack(kept) {
-                // Other servers may be neighbours.
-                troubles.incidents.record(&moment);
-                moment.retain_servers(&wanted);
-                troubles.count(&moment);
-            }
+        for mut moment in self.latest(length).filter_map(|kept| kept.read()) {
+            // Other servers may be neighbours.
+            troubles.incidents.record(&moment);
+            moment.retain_servers(&wanted);
+            troubles.count(&moment);
         }
         troubles.incidents.retain_servers(&wanted);
         troubles

@@ -117,16 +117,12 @@ fn what_failed_beside_the_syncs_is_remembered_by_kind_and_is_none_of_them() {
     moments.iter().for_each(|m| history.push(m));
     let others = history.troubles(Duration::from_secs(600), HANGS, |server| server == MARIADB);
     assert_eq!((others.writeback.errors.len(), others.others_writeback.errors.len()), (0, 1));
-    // It can be sent, and a history of an earlier version has none.
-    let text = serde_json::to_string(&history).unwrap();
-    let read = History::read_json(&text).unwrap();
+    // It can be sent.
+    let mut bytes = Vec::new();
+    history.write(&mut bytes).unwrap();
+    let read = History::read(&bytes).unwrap();
     let sums = |history: &History| history.last(Duration::MAX).unwrap().failures;
     assert_eq!((sums(&read).len(), sums(&read)), (4 - 1, sums(&history)));
-    let mut earlier: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for moment in earlier["moments"].as_array_mut().unwrap() {
-        moment.as_object_mut().unwrap().remove("failures").unwrap();
-    }
-    assert!(sums(&History::read_json(&earlier.to_string()).unwrap()).is_empty());
 }
 
 #[test]

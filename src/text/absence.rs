@@ -176,6 +176,10 @@ denials! {
         "the exporter's history of that time",
         "servers that ran while it did not, or that it does not select",
         "their figures";
+    RECORDING: ["Nothing of it is missing"],
+        "the checksums of all frames, the numbers of the segments, and whether intervals follow each other",
+        "segments before the first and behind the last, and a time at its end that was never written",
+        "what is damaged or missing, and of which time";
     DIFFERENCE: ["All {} counts agree", "{} of {} counts agree, the others are undecided"],
         "fsynctop's counts and the server's own, at both ends of the window",
         "counts that the server does not keep: they have a dash",
@@ -303,6 +307,11 @@ pub(crate) fn slow_log(slow: Option<&str>, saturated: &str, lost: &Lost) -> Opti
         None => SLOW_LOG.say(1, &[saturated]),
     };
     (!lost.is_incomplete() && lost.unwatched == 0).then(|| format!("{said}."))
+}
+
+/// Of a recording of which all that is there is whole.
+pub(crate) fn of_recording() -> String {
+    format!("{}.", RECORDING.say(0, &[]))
 }
 
 /// `log`: "the redo log is 3 % busy".

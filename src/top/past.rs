@@ -306,11 +306,12 @@ mod tests {
         for number in 1..=5 {
             other.record(&second(number, files(2, number)), None);
         }
-        let json = serde_json::to_string(&other.history).unwrap();
+        let mut bytes = Vec::new();
+        other.history.write(&mut bytes).unwrap();
         let mut past = Past::new(HANGS, Duration::ZERO);
         past.record(&second(6, files(2, 6)), None);
         let until = second(5, Vec::new()).span.end;
-        let history = History::read_json(&json).unwrap();
+        let history = History::read(&bytes).unwrap();
         let told = |servers: &[ServerId]| Earlier {
             history: history.clone(),
             servers: servers.iter().copied().collect(),

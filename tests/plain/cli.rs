@@ -190,7 +190,7 @@ fn the_help_says_what_one_must_know() {
     let short = stdout(&output(fsynctop().arg("-h")));
     let examples =
         short.split("Examples (more: fsynctop --help, man fsynctop):\n").nth(1).unwrap_or_default();
-    assert_eq!(examples.lines().filter(|line| line.starts_with("  fsynctop")).count(), 3, "{short}");
+    assert_eq!(examples.lines().filter(|line| line.starts_with("  fsynctop")).count(), 2, "{short}");
     let help = stdout(&output(fsynctop().args(["once", "--help"])));
     assert!(help.contains("--wait") && help.contains("--histogram"), "{help}");
 }

@@ -21,7 +21,7 @@ struct Nothing;
 
 impl Remembering for Nothing {
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
-        Ok(History::new(recording::Options::default()).write_json(out)?)
+        Ok(History::new(recording::Options::default()).write(out)?)
     }
 
     fn verdicts(&self) -> Result<Arc<Told>, NotReady> {

@@ -18,6 +18,8 @@ pub fn all() -> impl Iterator<Item = &'static Manual> {
         &tracing::TOP,
         &tracing::ONCE,
         &untraced::HISTORY,
+        &tracing::RECORD,
+        &untraced::SEGMENTS,
         &untraced::CHECK,
         &tracing::EXPLAIN,
         &tracing::EXPORTER,

@@ -96,7 +96,7 @@ pub(super) const PROGRAM: Manual = Manual {
     costs: &[TRACING[0], TRACING[1], LIVE],
     see_also: &["perf(1)", "strace(1)", "bpftrace(8)"],
     brief: Some(&[]), // the actions take the screen
-    brief_examples: 3,
+    brief_examples: 2,
 };
 
 pub(super) const TOP: Manual = Manual {
@@ -149,6 +149,7 @@ pub(super) const ONCE: Manual = Manual {
         example("fsynctop once -i 10 --output json | jq .servers", "a series for programs, until Ctrl-C"),
         example("fsynctop once 4711 --histogram", "one server, its latencies drawn"),
         example("fsynctop once --wait", "a server that starts later"),
+        example("fsynctop once --replay before --at worst", "the worst second of a recording"),
         example("fsynctop once --ops fsync,fdatasync,msync,sync", "more calls than by default"),
         example("fsynctop once --all --by thread", "every process on the host, by thread"),
         example("fsynctop once --fail-on stalled,failing,slow=50ms", "status 4 if one of these holds"),
@@ -182,6 +183,46 @@ pub(super) const ONCE: Manual = Manual {
         "comm",
         "cgroup",
         "all",
+    ]),
+    brief_examples: 3,
+};
+
+pub(super) const RECORD: Manual = Manual {
+    action: "record",
+    notes: &[
+        "Each interval is written at once and never synced: a kill costs the one that had not ended, a power failure what \
+         the kernel had not written yet. The disk of the recording delays no tracing: what it does not take at once waits \
+         in memory.",
+        "docs/recordings.md says what a recording holds and how it is looked at.",
+    ],
+    examples: &[
+        example("fsynctop record", "until Ctrl-C, into a new folder here"),
+        example("fsynctop record -o before -- ./load.sh", "for as long as a command runs"),
+        example("fsynctop record -o /srv/fsynctop --limit 1G -d 8h", "eight hours, a gigabyte at most"),
+        example("fsynctop record mysql --writes all", "one engine, and all of its writes"),
+    ],
+    exit: &[
+        DONE,
+        ("1", "failed: among others, something could not be recorded"),
+        BAD_USAGE,
+        NOTHING,
+        SIGNAL,
+        ("any", "with -- COMMAND, else the command's own; 128 + signal if a signal ended it"),
+    ],
+    files: &[BTF, TRACEFS, DEFAULTS],
+    environment: &[LOCALE],
+    costs: &TRACING,
+    see_also: &[],
+    brief: Some(&[
+        "output-directory",
+        "limit",
+        "duration",
+        "interval",
+        "pid",
+        "comm",
+        "cgroup",
+        "all",
+        "writes",
     ]),
     brief_examples: 3,
 };

@@ -13,6 +13,7 @@ pub(super) const HISTORY: Manual = Manual {
         example("fsynctop history --last 90s -i 1", "second by second"),
         example("fsynctop history --pid 4711", "one server"),
         example("fsynctop history --output csv", "for programs; also json"),
+        example("fsynctop history --replay before", "what was recorded"),
         example(
             "fsynctop history --socket /run/other/exporter.sock",
             "of an exporter whose socket is elsewhere",
@@ -30,7 +31,33 @@ pub(super) const HISTORY: Manual = Manual {
     costs: &["Nothing is traced: the exporter is asked once, over its local socket."],
     see_also: &[],
     brief: None,
-    brief_examples: 4,
+    brief_examples: 3,
+};
+
+pub(super) const SEGMENTS: Manual = Manual {
+    action: "segments",
+    notes: &[
+        "Older times are kept in less detail: as intervals of ten seconds, then of a minute. A time without a recorder is \
+         told as well, and counts as whole.",
+    ],
+    examples: &[
+        example("fsynctop segments before", "what it holds, what is missing"),
+        example("fsynctop segments before --output json", "for programs"),
+    ],
+    exit: &[
+        ("0", "what there is of it is whole"),
+        FAILED,
+        BAD_USAGE,
+        ("3", "it is no recording"),
+        ("4", "something is damaged or missing"),
+        SIGNAL,
+    ],
+    files: &[DEFAULTS],
+    environment: &[NO_COLOR],
+    costs: &["All files of the folder are read once."],
+    see_also: &[],
+    brief: None,
+    brief_examples: 2,
 };
 
 pub(super) const CHECK: Manual = Manual {

@@ -65,7 +65,8 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 51] = [
+const FOR_ONE_CALL: [&str; 56] = [
+    "at",
     "buckets",
     "by",
     "config",
@@ -78,6 +79,7 @@ const FOR_ONE_CALL: [&str; 51] = [
     "flamegraph",
     "folded",
     "for",
+    "from",
     "help",
     "history",
     "host",
@@ -92,20 +94,23 @@ const FOR_ONE_CALL: [&str; 51] = [
     "no-socket",
     "once",
     "output",
+    "output-directory",
     "output-file",
     "password",
     "pid",
     "port",
     "production",
+    "replay",
+    "server",
     "service-file",
     "sessions",
     "socket",
     "ssl-ca",
     "ssl-cert",
-    "server",
     "ssl-key",
     "ssl-mode",
     "threads",
+    "to",
     "user",
     "verbose",
     "verdict-listen",

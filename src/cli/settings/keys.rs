@@ -12,17 +12,30 @@ pub struct Key {
 }
 
 /// What traces. `stuck` is none of them: without options it examines every process, whatever is traced.
-const TRACING: &[&str] = &["top", "once", "check", "explain", "verify", "exporter", "events", "status"];
-const LONG: &[&str] = &["top", "once", "exporter", "events"];
-const NAMING: &[&str] = &["top", "once", "exporter", "events", "status"];
-const PAINTED: &[&str] = &["top", "once", "history", "check", "explain", "events", "stuck", "status"];
-const DRAWN: &[&str] = &["top", "once", "history", "explain", "events", "stuck", "status"];
+const TRACING: &[&str] =
+    &["top", "once", "record", "check", "explain", "verify", "exporter", "events", "status"];
+const LONG: &[&str] = &["top", "once", "record", "exporter", "events"];
+const NAMING: &[&str] = &["top", "once", "record", "exporter", "events", "status"];
+const PAINTED: &[&str] =
+    &["top", "once", "history", "segments", "check", "explain", "events", "stuck", "status"];
+const DRAWN: &[&str] = &["top", "once", "history", "segments", "explain", "events", "stuck", "status"];
 const SHOWING_STUCK: &[&str] = &["top", "once", "history"];
 const WITH_ROLES: &[&str] =
-    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "status"];
+    &["top", "once", "record", "check", "explain", "verify", "exporter", "events", "stuck", "status"];
 
-const WITH_PROFILES: &[&str] =
-    &["top", "once", "check", "explain", "verify", "exporter", "events", "stuck", "status", "calibrate"];
+const WITH_PROFILES: &[&str] = &[
+    "top",
+    "once",
+    "record",
+    "check",
+    "explain",
+    "verify",
+    "exporter",
+    "events",
+    "stuck",
+    "status",
+    "calibrate",
+];
 
 const fn everywhere(name: &'static str, actions: &'static [&'static str]) -> Key {
     Key { name, table: None, actions }

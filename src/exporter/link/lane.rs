@@ -10,7 +10,7 @@ use crate::exporter::web::files::Bundle;
 use crate::linux::lock;
 use crate::recording::deadline::WithDeadline;
 
-/// An answer that is longer is none. A history is bounded by 4 MB, which are ten times as much as text.
+/// An answer that is longer is none: metrics of thousands of servers are less.
 const LONGEST_ANSWER: u64 = 64 << 20;
 /// How long the prober may take to say that it lives.
 const LIFE_TIMEOUT: Duration = Duration::from_secs(5);

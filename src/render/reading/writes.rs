@@ -13,8 +13,9 @@ const WORTH_SAYING: f64 = 0.05;
 /// Where less than this is written beside the logs, the pages that they speak of have not been written yet.
 const HARDLY_ANY: f64 = 0.01;
 
-/// "5.1 bytes for each byte of the redo log and the binary log; the doublewrite buffer is 48 % of them." Data
-/// pages are written later than what the logs say of them: a short interval may have more of either, or no page.
+/// "5.1 bytes for each byte of the redo log and the binary log; the doublewrite buffer is 48 % of them."
+/// Data pages are written later than what the logs say of them: a short interval may have more of either, or
+/// no page.
 pub(super) fn amplification(scene: &Scene) -> Option<String> {
     let mut all = 0;
     let (mut logged, mut doublewrite, mut is_part) = (0, 0, false);

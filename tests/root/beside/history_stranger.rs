@@ -29,7 +29,7 @@ fn fetched_from_a_stranger(directory: &Path) -> Result<History, RemoteError> {
         let (mut stream, _) = listener.accept().unwrap();
         if BufReader::new(&stream).read_line(&mut String::new()).is_ok_and(|read| read > 0) {
             let mut text = Vec::new();
-            History::new(Options::default()).write_json(&mut text).unwrap();
+            History::new(Options::default()).write(&mut text).unwrap();
             let _ = stream.write_all(&text);
         }
     });

@@ -34,6 +34,7 @@ mod postgres_writes;
 mod private_tracefs;
 mod privileges;
 mod real_servers;
+mod recordings;
 mod recovery_point;
 mod redis;
 mod server_lives;

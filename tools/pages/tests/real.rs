@@ -39,16 +39,27 @@ fn there_is_a_page_for_the_program_for_each_action_and_for_the_configuration() {
         .iter()
         .map(|page| page.file_name().unwrap().to_str().unwrap().to_owned())
         .collect();
-    for action in
-        ["calibrate", "check", "events", "explain", "exporter", "history", "once", "stuck", "top", "verify"]
-    {
+    for action in [
+        "calibrate",
+        "check",
+        "events",
+        "explain",
+        "exporter",
+        "history",
+        "once",
+        "record",
+        "segments",
+        "stuck",
+        "top",
+        "verify",
+    ] {
         assert!(names.contains(&format!("fsynctop-{action}.1")), "{names:?}");
     }
     assert!(
         names.contains(&"fsynctop.1".to_owned()) && names.contains(&"fsynctop.toml.5".to_owned()),
         "{names:?}"
     );
-    assert_eq!(names.len(), 14, "{names:?}");
+    assert_eq!(names.len(), 16, "{names:?}");
 }
 
 #[test]

@@ -38,22 +38,49 @@ pub(crate) fn unescape(text: &str) -> Option<PathBuf> {
     Some(OsString::from_vec(bytes).into())
 }
 
-/// For serde's `with`.
-pub(crate) mod optional_path {
-    use super::*;
+/// For serde, of the paths of a structure.
+pub(crate) mod text {
+    use std::path::{Path, PathBuf};
+
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-        path.as_deref().map(escape).serialize(serializer)
+    use super::{escape, unescape};
+
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        escape(path).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        unescape(&text).ok_or_else(|| D::Error::custom("a path with a wrong escape"))
+    }
+}
+
+/// The same where there may be none; of what holds paths of its own or shares them.
+pub(crate) mod optional_text {
+    use std::path::{Path, PathBuf};
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{escape, unescape};
+
+    pub(crate) fn serialize<P: AsRef<Path>, S: Serializer>(
+        path: &Option<P>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        path.as_ref().map(|path| escape(path.as_ref())).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, P: From<PathBuf>, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<PathBuf>, D::Error> {
-        Option::<String>::deserialize(deserializer)?
-            .map(|text| unescape(&text).ok_or_else(|| D::Error::custom("a path with a wrong escape")))
-            .transpose()
+    ) -> Result<Option<P>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| {
+            unescape(&text).map(P::from).ok_or_else(|| D::Error::custom("a path with a wrong escape"))
+        })
+        .transpose()
     }
 }
 

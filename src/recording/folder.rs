@@ -1,0 +1,207 @@
+//! The folder of a recording: its segments' files, opened by one descriptor of the folder, so that nothing
+//! outside of it is ever touched. Files and links that are no segments are passed over.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstatvfs, mkdir, open, openat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+/// In a recording that somebody sent, too.
+const MAX_FILES: usize = 20_000;
+/// A segment's file is never longer; of a longer one this much is read.
+const MAX_SEGMENT_FILE: u64 = 64 << 20;
+const SUFFIX: &str = ".fst";
+const PLAIN: &str = "-plain";
+
+/// How fine the intervals of a segment are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Tier {
+    /// As they were taken.
+    All,
+    TenSeconds,
+    Minute,
+}
+
+impl Tier {
+    pub const ALL: [Tier; 3] = [Tier::All, Tier::TenSeconds, Tier::Minute];
+
+    /// In files' names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::All => "all",
+            Tier::TenSeconds => "10s",
+            Tier::Minute => "1m",
+        }
+    }
+}
+
+/// A segment's file: "all-00000042.fst", or "all-00000042-plain.fst" while it is being written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Name {
+    pub tier: Tier,
+    pub number: u32,
+    pub is_plain: bool,
+}
+
+impl Name {
+    fn parse(text: &str) -> Option<Name> {
+        let stem = text.strip_suffix(SUFFIX)?;
+        let (stem, is_plain) = stem.strip_suffix(PLAIN).map_or((stem, false), |stem| (stem, true));
+        let (tier, number) = stem.split_once('-')?;
+        let tier = Tier::ALL.into_iter().find(|known| known.name() == tier)?;
+        let name = Name { tier, number: number.parse().ok()?, is_plain };
+        (name.to_string() == text).then_some(name)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plain = if self.is_plain { PLAIN } else { "" };
+        write!(f, "{}-{:08}{plain}{SUFFIX}", self.tier.name(), self.number)
+    }
+}
+
+/// What is in a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// In their order, with their lengths in bytes.
+    pub files: Vec<(Name, u64)>,
+    /// Segments that are more than are read.
+    pub left_out: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Folder {
+    descriptor: OwnedFd,
+}
+
+impl Folder {
+    /// For a writer: made if need be, for its owner and group alone, and this process's until it ends.
+    pub fn create(path: &Path) -> io::Result<Folder> {
+        match mkdir(path, Mode::from_raw_mode(0o750)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let folder = Folder::open(path)?;
+        flock(&folder.descriptor, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => io::Error::other("another process records there"),
+            errno => errno.into(),
+        })?;
+        Ok(folder)
+    }
+
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Folder { descriptor: open(path, flags, Mode::empty())? })
+    }
+
+    pub fn list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::default();
+        for entry in Dir::read_from(&self.descriptor)? {
+            let entry = entry?;
+            let Some(name) = entry.file_name().to_str().ok().and_then(Name::parse) else { continue };
+            let Ok(stat) = statat(&self.descriptor, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else {
+                continue;
+            };
+            if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                continue;
+            }
+            match listing.files.len() < MAX_FILES {
+                true => listing.files.push((name, stat.st_size as u64)),
+                false => listing.left_out += 1,
+            }
+        }
+        listing.files.sort_unstable();
+        Ok(listing)
+    }
+
+    pub fn read(&self, name: Name) -> io::Result<Vec<u8>> {
+        // Neither a link nor a pipe that took the file's place makes this wait.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(openat(&self.descriptor, name.to_string(), flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no file"));
+        }
+        let mut bytes = Vec::new();
+        file.take(MAX_SEGMENT_FILE).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// A new file, to which is only ever appended.
+    pub fn make(&self, name: Name) -> io::Result<File> {
+        let flags = OFlags::WRONLY
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::NOFOLLOW
+            | OFlags::CLOEXEC;
+        Ok(openat(&self.descriptor, name.to_string(), flags, Mode::from_raw_mode(0o640))?.into())
+    }
+
+    pub fn remove(&self, name: Name) -> io::Result<()> {
+        match unlinkat(&self.descriptor, name.to_string(), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The part of the filesystem that is free for this process.
+    pub fn free_share(&self) -> io::Result<f64> {
+        let stat = fstatvfs(self.descriptor.as_fd())?;
+        Ok(stat.f_bavail as f64 / stat.f_blocks.max(1) as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written_and_nothing_else_is_one() {
+        for (text, tier, number, is_plain) in [
+            ("all-00000042.fst", Tier::All, 42, false),
+            ("10s-00000000-plain.fst", Tier::TenSeconds, 0, true),
+            ("1m-4294967295.fst", Tier::Minute, u32::MAX, false),
+        ] {
+            let name = Name { tier, number, is_plain };
+            assert_eq!((Name::parse(text), name.to_string()), (Some(name), text.to_owned()));
+        }
+        for other in
+            ["", "all-42.fst", "all-00000042", "1h-00000042.fst", "all-+0000042.fst", "all-00000042.fst~"]
+        {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_files_of_segments_are_listed_and_no_link_is_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let folder = Folder::create(path).unwrap();
+        let error = Folder::create(path).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        let name = |number| Name { tier: Tier::All, number, is_plain: false };
+        std::fs::write(path.join("secret"), "of somebody else").unwrap();
+        symlink(path.join("secret"), path.join(name(1).to_string())).unwrap();
+        std::fs::create_dir(path.join(name(2).to_string())).unwrap();
+        nix::unistd::mkfifo(&path.join(name(3).to_string()), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        std::io::Write::write_all(&mut folder.make(name(4)).unwrap(), b"four").unwrap();
+        assert_eq!(folder.list().unwrap(), Listing { files: vec![(name(4), 4)], left_out: 0 });
+        assert_eq!(folder.read(name(4)).unwrap(), b"four");
+        for number in [1, 2, 3] {
+            assert!(folder.read(name(number)).is_err(), "{number}");
+            assert!(folder.make(name(number)).is_err(), "{number}");
+        }
+        folder.remove(name(4)).unwrap();
+        folder.remove(name(4)).unwrap();
+        assert_eq!(folder.list().unwrap(), Listing::default());
+    }
+}

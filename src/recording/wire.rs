@@ -1,0 +1,201 @@
+//! The payload of an interval: protocol buffers, in prost's derive instead of compiled, so that a build
+//! needs no protoc. docs/recording-format.md has the same as a .proto file; a test compares the two. A field
+//! that has its default is left out, and one that a reader does not know is passed over.
+
+use prost::Message;
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Interval {
+    #[prost(message, repeated, tag = "1")]
+    pub lost: Vec<Loss>,
+    /// Those that were there, by their numbers.
+    #[prost(uint32, repeated, tag = "2")]
+    pub servers: Vec<u32>,
+    #[prost(message, repeated, tag = "3")]
+    pub roles: Vec<RoleRow>,
+    #[prost(message, repeated, tag = "4")]
+    pub files: Vec<FileRow>,
+    #[prost(message, optional, tag = "5")]
+    pub rest: Option<Rest>,
+    #[prost(message, repeated, tag = "6")]
+    pub failures: Vec<FileRow>,
+    #[prost(message, repeated, tag = "7")]
+    pub writes: Vec<FileRow>,
+    #[prost(message, repeated, tag = "8")]
+    pub write_roles: Vec<RoleRow>,
+    #[prost(message, repeated, tag = "9")]
+    pub in_flight: Vec<InFlight>,
+    #[prost(message, repeated, tag = "10")]
+    pub neighbours: Vec<NeighbourRow>,
+    #[prost(message, repeated, tag = "11")]
+    pub unwatched: Vec<OfServer>,
+    #[prost(message, repeated, tag = "12")]
+    pub devices: Vec<DeviceRow>,
+    #[prost(message, repeated, tag = "13")]
+    pub unsynced: Vec<UnsyncedRow>,
+    #[prost(message, repeated, tag = "14")]
+    pub unsynced_together: Vec<Together>,
+    #[prost(uint64, tag = "15")]
+    pub unsynced_dropped: u64,
+}
+
+/// Under its name in the JSON of `once`: a count, or nanoseconds.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Loss {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub amount: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RoleRow {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub role: u32,
+    #[prost(uint32, tag = "3")]
+    pub op: u32,
+    #[prost(message, optional, tag = "4")]
+    pub stats: Option<Stats>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct FileRow {
+    #[prost(uint32, tag = "1")]
+    pub file: u32,
+    #[prost(uint32, tag = "2")]
+    pub op: u32,
+    #[prost(message, optional, tag = "3")]
+    pub stats: Option<Stats>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Rest {
+    #[prost(uint64, tag = "1")]
+    pub rows: u64,
+    #[prost(message, optional, tag = "2")]
+    pub stats: Option<Stats>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct InFlight {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub tid: u32,
+    #[prost(string, tag = "3")]
+    pub thread: String,
+    #[prost(uint32, tag = "4")]
+    pub op: u32,
+    #[prost(uint32, tag = "5")]
+    pub role: u32,
+    /// Raw bytes.
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub path: Option<Vec<u8>>,
+    #[prost(uint64, tag = "7")]
+    pub age_ns: u64,
+    #[prost(bool, tag = "8")]
+    pub age_is_minimum: bool,
+    #[prost(uint64, tag = "9")]
+    pub count: u64,
+    #[prost(string, optional, tag = "10")]
+    pub waits_for: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NeighbourRow {
+    #[prost(uint32, tag = "1")]
+    pub neighbour: u32,
+    #[prost(message, optional, tag = "2")]
+    pub stats: Option<Stats>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfServer {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeviceRow {
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Raw bytes.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub mount: Option<Vec<u8>>,
+    #[prost(uint64, tag = "4")]
+    pub written_bytes: u64,
+    #[prost(uint64, tag = "5")]
+    pub submitted_bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct UnsyncedRow {
+    #[prost(uint32, tag = "1")]
+    pub file: u32,
+    #[prost(message, optional, tag = "2")]
+    pub now: Option<Backlog>,
+    #[prost(message, optional, tag = "3")]
+    pub most: Option<Backlog>,
+    #[prost(uint64, tag = "4")]
+    pub possibly_lost: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Backlog {
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+    #[prost(uint64, tag = "2")]
+    pub age_ns: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Together {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub role: u32,
+    #[prost(uint64, tag = "3")]
+    pub bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Stats {
+    #[prost(uint64, tag = "1")]
+    pub count: u64,
+    #[prost(uint64, tag = "2")]
+    pub sum_ns: u64,
+    #[prost(uint64, tag = "3")]
+    pub max_ns: u64,
+    /// Else it is the upper edge of the highest bucket that grew.
+    #[prost(bool, tag = "4")]
+    pub max_is_exact: bool,
+    /// By pairs: how many buckets after the one before, and the count in it.
+    #[prost(uint64, repeated, tag = "5")]
+    pub histogram: Vec<u64>,
+    #[prost(message, repeated, tag = "6")]
+    pub errors: Vec<Failed>,
+    #[prost(uint64, tag = "7")]
+    pub bytes: u64,
+    #[prost(bool, tag = "8")]
+    pub posted: bool,
+    #[prost(bool, tag = "9")]
+    pub reaped: bool,
+    #[prost(uint64, tag = "10")]
+    pub untimed: u64,
+    #[prost(sint64, tag = "11")]
+    pub pending_ns: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct Failed {
+    #[prost(sint32, tag = "1")]
+    pub errno: i32,
+    #[prost(uint64, tag = "2")]
+    pub count: u64,
+}
