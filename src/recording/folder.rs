@@ -12,8 +12,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// In a recording that somebody sent, too.
-const MAX_FILES: usize = 20_000;
+/// So many files of a recording are read, which somebody may have sent.
+pub(super) const MAX_FILES: usize = 20_000;
 /// A segment's file is never longer; of a longer one this much is read.
 const MAX_SEGMENT_FILE: u64 = 64 << 20;
 const SUFFIX: &str = ".fst";
@@ -101,7 +101,8 @@ impl Folder {
         Ok(Folder { descriptor: open(path, flags, Mode::empty())? })
     }
 
-    pub fn list(&self) -> io::Result<Listing> {
+    /// `most`: how many files at most.
+    pub fn list(&self, most: usize) -> io::Result<Listing> {
         let mut listing = Listing::default();
         for entry in Dir::read_from(&self.descriptor)? {
             let entry = entry?;
@@ -112,7 +113,7 @@ impl Folder {
             if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
                 continue;
             }
-            match listing.files.len() < MAX_FILES {
+            match listing.files.len() < most {
                 true => listing.files.push((name, stat.st_size as u64)),
                 false => listing.left_out += 1,
             }
@@ -151,10 +152,11 @@ impl Folder {
         }
     }
 
-    /// The part of the filesystem that is free for this process.
-    pub fn free_share(&self) -> io::Result<f64> {
+    /// Bytes of the filesystem that are free for users, and all that it has.
+    pub fn free_and_all(&self) -> io::Result<(u64, u64)> {
         let stat = fstatvfs(self.descriptor.as_fd())?;
-        Ok(stat.f_bavail as f64 / stat.f_blocks.max(1) as f64)
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok((bytes(stat.f_bavail), bytes(stat.f_blocks)))
     }
 }
 
@@ -194,7 +196,7 @@ mod tests {
         std::fs::create_dir(path.join(name(2).to_string())).unwrap();
         nix::unistd::mkfifo(&path.join(name(3).to_string()), nix::sys::stat::Mode::S_IRWXU).unwrap();
         std::io::Write::write_all(&mut folder.make(name(4)).unwrap(), b"four").unwrap();
-        assert_eq!(folder.list().unwrap(), Listing { files: vec![(name(4), 4)], left_out: 0 });
+        assert_eq!(folder.list(MAX_FILES).unwrap(), Listing { files: vec![(name(4), 4)], left_out: 0 });
         assert_eq!(folder.read(name(4)).unwrap(), b"four");
         for number in [1, 2, 3] {
             assert!(folder.read(name(number)).is_err(), "{number}");
@@ -202,6 +204,6 @@ mod tests {
         }
         folder.remove(name(4)).unwrap();
         folder.remove(name(4)).unwrap();
-        assert_eq!(folder.list().unwrap(), Listing::default());
+        assert_eq!(folder.list(MAX_FILES).unwrap(), Listing::default());
     }
 }

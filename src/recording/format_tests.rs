@@ -59,7 +59,7 @@ const KINDS: [(Kind, &str, &str); 5] = [
         Kind::Names,
         "JSON",
         "`servers`, `files` and `neighbours`, each with its `number` in this segment. One that is told again replaces what \
-         was told before, also for earlier intervals. Paths are objects where they are no UTF-8",
+         was told before, also for earlier intervals. Paths are text in which bytes that are no UTF-8 are `\\xNN` and a backslash is two",
     ),
     (Kind::Interval, "protocol buffers", "The figures of an interval, below"),
     (Kind::Batch, "zlib", "Other frames, one behind the other; they have no batches among them"),
@@ -77,7 +77,7 @@ fn page() -> String {
 
 This page suffices to write another reader. It is made of the code: `FSYNCTOP_UPDATE_EXPECTED=1 cargo test --lib \
 the_page_of_the_format` writes it, and a test fails where it differs. Versions: kinds, fields and names are added, and \
-never get another meaning; a reader passes over what it does not know.
+never get another meaning; a reader passes over kinds and fields that it does not know.
 
 ## The folder
 

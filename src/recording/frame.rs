@@ -15,6 +15,12 @@ pub(crate) const HEAD_BYTES: usize = 64;
 /// A payload that claims more is none.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 
+/// Bytes of payloads that are not what their heads say, in one file; behind more of them nothing is looked
+/// for.
+const MAX_FAILED: usize = 64 << 20;
+/// Damages that are told apart, as long as they follow each other.
+const MAX_DAMAGES: usize = 1_000;
+
 /// What a payload is. Numbers are never given again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -80,6 +86,8 @@ pub(crate) fn write(out: &mut Vec<u8>, kind: Kind, span: &Span, payload: &[u8]) 
 pub(crate) fn scan(bytes: &[u8]) -> (Vec<Frame>, Vec<Damage>) {
     let (mut frames, mut damages) = (Vec::new(), Vec::<Damage>::new());
     let mut at = 0;
+    // Heads that claim more than is there, one after the other, would have the rest read once for each.
+    let mut failed = 0;
     while at < bytes.len() {
         // Neither the length of a frame whose payload is damaged nor what looks like a head is relied upon.
         let (span, least) = match frame_at(bytes, at) {
@@ -88,13 +96,21 @@ pub(crate) fn scan(bytes: &[u8]) -> (Vec<Frame>, Vec<Damage>) {
                 frames.push(frame);
                 continue;
             }
-            Found::Head(span) => (Some(span), HEAD_BYTES),
+            Found::Head(span, length) => {
+                failed += length;
+                (Some(span), HEAD_BYTES)
+            }
             Found::Nothing => (None, 1),
         };
         let rest = &bytes[at + least..];
-        let end = at + least + next_magic(rest).unwrap_or(rest.len());
+        let is_hopeless = failed > MAX_FAILED.max(2 * bytes.len());
+        let next = next_magic(rest).filter(|_| !is_hopeless);
+        let end = at + least + next.unwrap_or(rest.len());
+        let is_one_more = damages.len() >= MAX_DAMAGES || is_hopeless;
         match damages.last_mut() {
-            Some(before) if before.bytes.end == at && span.is_none() => before.bytes.end = end,
+            Some(before) if before.bytes.end == at && (span.is_none() || is_one_more) => {
+                before.bytes.end = end
+            }
             _ => damages.push(Damage { bytes: at..end, span }),
         }
         at = end;
@@ -105,7 +121,7 @@ pub(crate) fn scan(bytes: &[u8]) -> (Vec<Frame>, Vec<Damage>) {
 enum Found {
     Whole(Frame),
     /// Whose payload is not what was written, or not there.
-    Head(Span),
+    Head(Span, usize),
     Nothing,
 }
 
@@ -128,7 +144,7 @@ fn frame_at(bytes: &[u8], at: usize) -> Found {
     };
     let payload = at + HEAD_BYTES..at + HEAD_BYTES + length;
     if bytes.get(payload.clone()).is_none_or(|payload| crc32fast::hash(payload) != half(12)) {
-        return Found::Head(span);
+        return Found::Head(span, length);
     }
     let kind = Kind::from_number(head[5]).filter(|_| head[4] == VERSION);
     Found::Whole(Frame { kind, span, payload })

@@ -64,7 +64,7 @@ impl History {
         for length in contents.segments {
             let (segment, others) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             rest = others;
-            history.take(Segment::read(segment.to_vec()));
+            history.take(Segment::read_plain(segment.to_vec()));
         }
         Ok(history)
     }

@@ -149,7 +149,7 @@ impl Incident {
 
     pub(super) fn add_neighbour(&mut self, beside: Beside, syncs: u64) {
         if let Some(known) = self.neighbours.get_mut(&beside) {
-            *known += syncs;
+            *known = known.saturating_add(syncs);
             return;
         }
         if self.neighbours.len() >= MAX_NEIGHBOURS {

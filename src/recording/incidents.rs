@@ -445,7 +445,10 @@ fn failures(m: &Interval, signs: &mut Vec<Sign>) {
     for row in m.files.iter().filter(failed).chain(m.failures.iter().filter(failed)) {
         sign(row.server, row.info.role, row.op, row.info.path.clone(), &row.stats.errors);
         let sum = of_files.entry((row.server, row.info.role, row.op)).or_default();
-        row.stats.errors.iter().for_each(|(&errno, &n)| *sum.entry(errno).or_default() += n);
+        for (&errno, &n) in &row.stats.errors {
+            let known = sum.entry(errno).or_default();
+            *known = known.saturating_add(n);
+        }
     }
     // Of files that are not told apart.
     for row in m.roles.iter().filter(|row| row.stats.error_count() > 0) {

@@ -18,7 +18,8 @@ const MOST_ROLES: usize = 256;
 const MOST_SERVERS: usize = 128;
 const MOST_NEIGHBOURS: usize = 16;
 const MOST_IN_FLIGHT: usize = 32;
-/// Files that were written, where all writes are watched; those that took least time are left out.
+/// Files that were written, where all writes are watched; those that took least time are one for each server,
+/// role and operation.
 const MOST_WRITES: usize = 50;
 /// Files of which something was unsynced; the others are one for each role, under no server's name.
 const MOST_UNSYNCED: usize = 50;
@@ -68,7 +69,9 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     let important_failures =
         most_important(failures, MOST_FAILURES, |row| &row.stats, |row| owners.owner(row.server));
     let all_writes = one_for_each_path_of_gone(&interval.writes, MOST_WRITES);
-    let written = of_files(&all_writes, MOST_WRITES);
+    let all_writes: Table<FileRow> = all_writes.into_iter().map(Cow::into_owned).collect();
+    let owner = |row: &FileRow| owners.owner(row.server);
+    let written = most_important(&all_writes, MOST_WRITES, |row| &row.stats, owner);
     let mut devices = Vec::from_iter(interval.devices.iter().cloned());
     devices.sort_by_key(|row| Reverse(row.submitted_bytes));
     devices.truncate(MOST_DEVICES);
@@ -93,7 +96,11 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
             info: nameless(row.info.role),
             ..row.clone()
         }),
-        writes: written.into_iter().map(|at| all_writes[at].clone().into_owned()).collect(),
+        writes: all_writes.limit(&written, |row| FileRow {
+            target: Target::Gone(row.info.role),
+            info: nameless(row.info.role),
+            ..row.clone()
+        }),
         write_roles,
         threads: Table::default(),
         in_flight,

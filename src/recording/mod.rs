@@ -18,6 +18,7 @@ pub mod reader;
 pub mod recorder;
 #[cfg(test)]
 mod recording_tests;
+pub(crate) mod redact;
 pub mod remote;
 mod segment;
 pub mod series;
@@ -144,7 +145,7 @@ impl History {
     fn insert(&mut self, moment: &Interval, also: &[Arc<Server>]) {
         let is_full = |segment: &Arc<Segment>| {
             segment.duration() >= self.options.length / SEGMENTS
-                || segment.memory() >= self.options.bytes / SEGMENTS as usize
+                || segment.grown() >= self.options.bytes / (2 * SEGMENTS as usize)
         };
         if self.segments.back().is_none_or(is_full) {
             self.segments.push_back(Arc::new(Segment::begin(None)));
@@ -227,11 +228,33 @@ impl History {
         self.retain(|span| span.start <= moment && moment < span.end);
     }
 
-    /// Forgets all but the interval with the longest wait for a sync.
-    pub(crate) fn keep_worst(&mut self) {
-        let waits = self.kept().filter_map(|kept| Some((longest_wait(&kept.read()?), *kept.span())));
-        let worst = waits.max_by_key(|(wait, span)| (*wait, span.end)).map(|(_, span)| span);
-        self.retain(|span| Some(*span) == worst);
+    /// A moment of the interval with the longest wait for a sync.
+    pub(crate) fn worst(&self) -> Option<SystemTime> {
+        let waits = self.kept().filter_map(|kept| Some((longest_wait(&kept.read()?), kept.span().start)));
+        waits.max_by_key(|(wait, start)| (*wait, *start)).map(|(_, start)| start)
+    }
+
+    /// One after the other, so many together that they cover `step`.
+    pub(crate) fn steps(&self, step: Duration) -> impl Iterator<Item = Interval> {
+        let mut moments = self.moments().peekable();
+        std::iter::from_fn(move || {
+            let mut sum = moments.next()?;
+            while let Some(next) = moments.next_if(|next| sum.span.duration + next.span.duration / 2 <= step)
+            {
+                sum.append(next);
+            }
+            Some(sum)
+        })
+    }
+
+    /// With the figures of these servers alone.
+    pub(crate) fn of_servers(&self, wanted: impl Fn(ServerId) -> bool) -> History {
+        let mut of = History::new(self.options);
+        for mut moment in self.moments() {
+            moment.retain_servers(&wanted);
+            of.insert(&moment, &[]);
+        }
+        of
     }
 
     fn retain(&mut self, wanted: impl Fn(&Span) -> bool) {

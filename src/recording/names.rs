@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::frame::MAX_PAYLOAD;
-use crate::model::{FileInfo, NeighbourRow, Server, ServerId, Target};
+use crate::model::{FileInfo, NeighbourRow, Server, ServerId, Target, Words};
+use crate::text::escape_sentence;
 
 /// As JSON in a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ impl Names {
     /// Takes in a frame. Entries that make no sense to this version are passed over.
     pub fn read(&mut self, json: &[u8]) {
         let Ok(entries) = serde_json::from_slice::<AnyEntries>(json) else { return };
-        let servers = entries.servers.into_iter().filter_map(|value| serde_json::from_value(value).ok());
+        let servers = entries.servers.into_iter().filter_map(server_entry);
         self.servers.extend(servers.map(|ServerEntry { number, server }| (number, server)));
         let files = entries.files.into_iter().filter_map(|value| serde_json::from_value(value).ok());
         self.files
@@ -87,12 +88,12 @@ impl Names {
     }
 
     pub fn server_id(&self, number: u32) -> ServerId {
-        self.servers.get(&number).map_or(unknown(number), |server| server.id)
+        self.servers.get(&number).map_or(UNKNOWN, |server| server.id)
     }
 
     pub fn file(&self, number: u32) -> (ServerId, Target, Arc<FileInfo>) {
         let known = self.files.get(&number).cloned();
-        known.unwrap_or_else(|| (unknown(number), Target::Unattributed, Arc::default()))
+        known.unwrap_or_else(|| (UNKNOWN, Target::Unattributed, Arc::default()))
     }
 
     /// Its device's number and name, and what its processes are called.
@@ -102,9 +103,31 @@ impl Names {
     }
 }
 
-/// No process has it.
-fn unknown(number: u32) -> ServerId {
-    ServerId { pid: 0, start_ns: u64::MAX - u64::from(number) }
+/// Of whom no frame that is whole tells. No process has it; all of them are one, so that a recording that
+/// names nobody takes no room for each.
+const UNKNOWN: ServerId = ServerId { pid: 0, start_ns: u64::MAX };
+
+/// Of a later version's engine that makes no sense to this one, all but that is known. Words that are
+/// printed as they are here are made harmless: anybody may have written them.
+fn server_entry(mut value: Value) -> Option<ServerEntry> {
+    let mut entry: ServerEntry = match serde_json::from_value(value.clone()) {
+        Ok(entry) => entry,
+        Err(_) => {
+            let server = value.get_mut("server")?;
+            server["engine"] = Value::Null;
+            server["thresholds"] = Value::Array(Vec::new());
+            serde_json::from_value(value).ok()?
+        }
+    };
+    let server = Arc::make_mut(&mut entry.server);
+    server.name = escape_sentence(&server.name).into();
+    if let Some(engine) = &mut server.engine {
+        let engine = Arc::make_mut(engine);
+        let Words { who, queue, unsynced } = &mut engine.words;
+        let words = [&mut engine.name, &mut engine.title, who, queue];
+        words.into_iter().chain(unsynced).for_each(|word| *word = escape_sentence(word));
+    }
+    Some(entry)
 }
 
 /// The numbers of a segment that is being written, and what it has not told yet.
@@ -229,6 +252,13 @@ impl Numbers {
 
 impl Untold {
     fn halves(mut self) -> (Untold, Untold) {
+        // One of each is split by what it is.
+        if self.servers.len() <= 1 && self.files.len() <= 1 && self.neighbours.len() <= 1 {
+            let servers = std::mem::take(&mut self.servers);
+            let is_alone = servers.is_empty();
+            let neighbours = if is_alone { std::mem::take(&mut self.neighbours) } else { Vec::new() };
+            return (Untold { servers, files: Vec::new(), neighbours }, self);
+        }
         let half = |all: &mut Vec<u32>| all.split_off(all.len().div_ceil(2));
         let other = Untold {
             servers: half(&mut self.servers),

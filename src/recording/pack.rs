@@ -91,6 +91,12 @@ impl Words {
 #[error("the figures of an interval do not hold together")]
 pub struct Inconsistent;
 
+/// Counts, bytes and nanoseconds of one row that are beyond anything: sums of them must not overflow.
+const MAX_FIGURE: u64 = 1 << 40;
+const MAX_TIME: u64 = 1 << 53;
+/// As the kernel has it.
+const MAX_ERRNO: i32 = 4_095;
+
 /// Top-level fields of a payload: each row is one, and takes more memory than it has bytes.
 const MAX_ROWS: usize = 1 << 16;
 
@@ -285,7 +291,13 @@ fn stats(packed: wire::Stats) -> Result<Stats, Inconsistent> {
         }
         counts.push((bucket, count));
     }
-    if !rest.is_empty() {
+    let is_failure =
+        |failed: &wire::Failed| (0..=MAX_ERRNO).contains(&failed.errno) && failed.count <= MAX_FIGURE;
+    let figures = [packed.count, packed.bytes, packed.untimed];
+    let is_sane = figures.iter().all(|figure| *figure <= MAX_FIGURE)
+        && packed.sum_ns <= MAX_TIME
+        && packed.pending_ns.unsigned_abs() <= MAX_TIME;
+    if !rest.is_empty() || !is_sane || !packed.errors.iter().all(is_failure) {
         return Err(Inconsistent);
     }
     Ok(Stats {

@@ -6,15 +6,20 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::folder::{Folder, Name, Tier};
+use super::folder::{Folder, MAX_FILES, Name, Tier};
 use super::frame::{self, Damage, Kind};
 use super::segment::Segment;
 use super::{History, Options};
+use crate::model::Span;
 
 /// What the intervals of a window take in memory at most: of more, the latest are read.
 const MAX_MEMORY: usize = 512 << 20;
+/// What the files of a recording have at most: of more, the first are read.
+const MAX_BYTES: u64 = 8 << 30;
 /// Intervals of a recording that have more between them do not follow each other.
-const GAP: Duration = Duration::from_millis(1_500);
+const GAP: Duration = Duration::from_millis(50);
+/// Times of one segment between which there are gaps.
+const MAX_RUNS: usize = 1_000;
 
 /// A span of time by the wall clock, without an end on either side where there is None.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,9 +29,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// Of an interval that lies in it as a whole.
+    /// Of an interval more than half of which lies in it. Of windows that follow each other, one has it.
     fn has(&self, start: SystemTime, end: SystemTime) -> bool {
-        self.from.is_none_or(|from| start >= from) && self.to.is_none_or(|to| end <= to)
+        let middle = start + end.duration_since(start).unwrap_or_default() / 2;
+        self.from.is_none_or(|from| middle >= from) && self.to.is_none_or(|to| middle < to)
     }
 
     fn touches(&self, start: SystemTime, end: SystemTime) -> bool {
@@ -44,8 +50,11 @@ pub(crate) struct Entry {
     /// Intervals as they were taken.
     pub intervals: u64,
     pub damages: Vec<Damage>,
-    /// Where intervals do not follow each other.
-    gaps: Vec<(SystemTime, SystemTime)>,
+    /// Times without a gap in between, by the wall clock.
+    runs: Vec<(SystemTime, SystemTime)>,
+    /// The end of the last interval by the monotonic clock.
+    last: Duration,
+    first: Duration,
 }
 
 /// What of a recording is not there.
@@ -87,17 +96,23 @@ impl Recording {
     /// Reads all files once, and keeps of them where what is.
     pub fn open(path: &Path) -> io::Result<Recording> {
         let folder = Folder::open(path)?;
-        let listing = folder.list()?;
+        let listing = folder.list(MAX_FILES)?;
         let mut unreadable = Vec::new();
         if listing.left_out > 0 {
             unreadable.push(Missing::TooMany(listing.left_out));
         }
         let mut entries: BTreeMap<(Tier, u32), Entry> = BTreeMap::new();
+        let mut total = 0_u64;
         for (name, bytes) in listing.files {
-            let entry = match folder.read(name) {
-                Ok(read) => Entry::of(name, bytes, &read),
+            total = total.saturating_add(bytes);
+            if total > MAX_BYTES {
+                unreadable.push(Missing::TooMany(1));
+                continue;
+            }
+            let entry = match read_either(&folder, name) {
+                Ok(Some(read)) => Entry::of(name, bytes, &read),
                 // It was removed meanwhile: recordings are read while they are written.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Ok(None) => continue,
                 Err(error) => {
                     unreadable.push(Missing::Unreadable { name, why: error.to_string() });
                     continue;
@@ -122,6 +137,7 @@ impl Recording {
     }
 
     /// How far back a tier reaches.
+    #[cfg(test)]
     pub(crate) fn since(&self, tier: Tier) -> Option<SystemTime> {
         self.of(tier).filter_map(|entry| entry.span).map(|(start, _)| start).min()
     }
@@ -151,12 +167,21 @@ impl Recording {
                 last: pair[1] - 1,
             }));
         }
-        let mut end: Option<SystemTime> = None;
-        for entry in self.of(Tier::All) {
-            let Some((start, last)) = entry.span else { continue };
-            missing.extend(gap(end, start).map(|(from, to)| Missing::Gap { from, to }));
-            missing.extend(entry.gaps.iter().map(|&(from, to)| Missing::Gap { from, to }));
-            end = Some(last);
+        // What is damaged or missing has been told: a gap is a time without a recorder.
+        let mut before: Option<&Entry> = None;
+        for entry in self.of(Tier::All).filter(|entry| !entry.runs.is_empty()) {
+            let is_next = |before: &Entry| {
+                let is_behind = before.name.number.checked_add(1) == Some(entry.name.number);
+                is_behind && before.damages.is_empty() && entry.damages.is_empty()
+            };
+            let between = before.filter(|before| is_next(before) && !follows(before.last, entry.first));
+            let ends = between.and_then(|before| before.runs.last()).zip(entry.runs.first());
+            missing.extend(ends.map(|(&(_, from), &(to, _))| Missing::Gap { from, to }));
+            if entry.damages.is_empty() {
+                let gaps = entry.runs.windows(2);
+                missing.extend(gaps.map(|pair| Missing::Gap { from: pair[0].1, to: pair[1].0 }));
+            }
+            before = Some(entry);
         }
         missing
     }
@@ -164,27 +189,18 @@ impl Recording {
     /// The intervals of a window, each time in the finest detail that there is of it; whether that is all of
     /// them.
     pub fn history(&self, window: Window) -> io::Result<(History, bool)> {
-        let mut wanted: Vec<(&Entry, Window)> = Vec::new();
-        let mut until = window.to;
-        for tier in Tier::ALL {
-            let of_tier = Window { to: until, ..window };
-            let touched = |entry: &&Entry| entry.span.is_some_and(|(start, end)| of_tier.touches(start, end));
-            wanted.extend(self.of(tier).filter(touched).map(|entry| (entry, of_tier)));
-            until = [until, self.since(tier)].into_iter().flatten().min();
-        }
-        wanted.sort_by_key(|(entry, _)| entry.span);
+        let touched = |entry: &&Entry| entry.span.is_some_and(|(start, end)| window.touches(start, end));
+        let mut wanted: Vec<&Entry> = self.entries.iter().filter(touched).collect();
+        wanted.sort_by_key(|entry| entry.span);
+        let finer = Tier::ALL.map(|tier| self.runs_finer_than(tier));
         let (mut segments, mut memory, mut is_all) = (Vec::new(), 0, true);
-        for (entry, window) in wanted.into_iter().rev() {
-            let mut segment = match self.folder.read(entry.name) {
-                Ok(bytes) => Segment::read(bytes),
-                // It has been compressed since.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let other = Name { is_plain: !entry.name.is_plain, ..entry.name };
-                    self.folder.read(other).map(Segment::read)?
-                }
-                Err(error) => return Err(error),
-            };
-            segment.retain(|span| window.has(span.start, span.end));
+        for entry in wanted.into_iter().rev() {
+            // It may have been compressed since, or have been forgotten.
+            let Some(bytes) = read_either(&self.folder, entry.name)? else { continue };
+            let mut segment = Segment::read(bytes);
+            let finer = &finer[entry.name.tier as usize];
+            segment
+                .retain(|span| window.has(span.start, span.end) && !is_covered(finer, span.start, span.end));
             memory += segment.memory();
             if memory > MAX_MEMORY {
                 is_all = false;
@@ -195,27 +211,82 @@ impl Recording {
         let options = Options { length: Duration::MAX, bytes: usize::MAX, files: usize::MAX };
         Ok((History::of(options, segments.into_iter().rev()), is_all))
     }
+
+    /// Times of which there is more detail than this tier has, in their order.
+    fn runs_finer_than(&self, tier: Tier) -> Vec<(SystemTime, SystemTime)> {
+        let finer = self.entries.iter().filter(|entry| entry.name.tier < tier);
+        let mut runs: Vec<(SystemTime, SystemTime)> =
+            finer.flat_map(|entry| entry.runs.iter().copied()).collect();
+        runs.sort_unstable();
+        runs.dedup_by(|next, before| {
+            let is_one = next.0 <= before.1;
+            before.1 = if is_one { before.1.max(next.1) } else { before.1 };
+            is_one
+        });
+        runs
+    }
 }
 
-fn gap(end: Option<SystemTime>, start: SystemTime) -> Option<(SystemTime, SystemTime)> {
-    end.filter(|end| start.duration_since(*end).is_ok_and(|between| between > GAP)).map(|end| (end, start))
+/// Whether any of an interval lies in one of these times, which do not overlap.
+fn is_covered(runs: &[(SystemTime, SystemTime)], start: SystemTime, end: SystemTime) -> bool {
+    let behind = runs.partition_point(|(_, until)| *until <= start);
+    runs.get(behind).is_some_and(|(from, _)| *from < end)
+}
+
+/// By the monotonic clock; where that is not known, nothing says otherwise.
+fn follows(end: Duration, begin: Duration) -> bool {
+    end.is_zero() || begin.is_zero() || end.abs_diff(begin) <= GAP
+}
+
+/// A segment, whether or not it was compressed meanwhile. None: it is there no more.
+fn read_either(folder: &Folder, name: Name) -> io::Result<Option<Vec<u8>>> {
+    let other = Name { is_plain: !name.is_plain, ..name };
+    for name in [name, other] {
+        match folder.read(name) {
+            Ok(bytes) => return Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 impl Entry {
     fn of(name: Name, bytes: u64, read: &[u8]) -> Entry {
         let (frames, damages) = frame::scan(read);
-        let mut entry = Entry { name, bytes, span: None, intervals: 0, damages, gaps: Vec::new() };
+        let (span, runs, zero) = (None, Vec::new(), Duration::ZERO);
+        let mut entry = Entry { name, bytes, span, intervals: 0, damages, runs, last: zero, first: zero };
         for frame in frames {
             let has_intervals =
                 matches!(frame.kind, Some(Kind::Interval | Kind::Batch)) && frame.span.parts > 0;
-            if !has_intervals {
-                continue;
+            if has_intervals {
+                entry.take(&frame.span);
             }
-            let (start, end) = (frame.span.start, frame.span.end);
-            entry.gaps.extend(gap(entry.span.map(|(_, end)| end), start));
-            entry.span = Some((entry.span.map_or(start, |(first, _)| first), end));
-            entry.intervals = entry.intervals.saturating_add(frame.span.parts);
         }
         entry
+    }
+
+    fn take(&mut self, span: &Span) {
+        let (start, end) = (span.start.min(span.end), span.end.max(span.start));
+        self.intervals = self.intervals.saturating_add(span.parts);
+        self.span = Some(match self.span {
+            Some((first, last)) => (first.min(start), last.max(end)),
+            None => (start, end),
+        });
+        let begin = match span.monotonic.is_zero() {
+            true => Duration::ZERO,
+            false => span.monotonic.saturating_sub(span.duration),
+        };
+        let goes_on = follows(self.last, begin) && self.runs.last().is_some_and(|run| start >= run.0);
+        let is_full = self.runs.len() >= MAX_RUNS;
+        match self.runs.last_mut() {
+            None => {
+                self.first = begin;
+                self.runs.push((start, end));
+            }
+            Some(run) if goes_on || is_full => run.1 = run.1.max(end),
+            Some(_) => self.runs.push((start, end)),
+        }
+        self.last = span.monotonic;
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::writer::{Writer, Written};
+use super::writer::{Writer, Written, joined, kept};
 use crate::linux::lock;
 use crate::model::Interval;
 
@@ -21,6 +21,8 @@ pub struct Status {
     pub waiting: usize,
     /// Why the last interval could not be written.
     pub error: Option<String>,
+    /// The last reason why one could not.
+    pub last_error: Option<String>,
     /// All has been written that was asked for.
     pub is_over: bool,
 }
@@ -55,8 +57,8 @@ impl Recorder {
         let mut state = lock(&self.shared.state);
         let is_full = state.waiting.len() >= MOST_WAITING;
         match state.waiting.back_mut().filter(|_| is_full) {
-            Some(last) => last.append(interval.clone()),
-            None => state.waiting.push_back(interval.clone()),
+            Some(last) => *last = joined(Some(last.clone()), interval),
+            None => state.waiting.push_back(kept(interval)),
         }
         self.shared.changed.notify_all();
     }
@@ -96,7 +98,11 @@ impl Shared {
             };
             let mut state = lock(&self.state);
             state.status.written = writer.written();
-            state.status.error = outcome.err().map(|error| error.to_string());
+            let error = outcome.err().map(|error| error.to_string());
+            if error.is_some() {
+                state.status.last_error.clone_from(&error);
+            }
+            state.status.error = error;
             state.status.is_over = next.is_none();
             self.changed.notify_all();
             if next.is_none() {

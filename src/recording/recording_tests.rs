@@ -51,7 +51,7 @@ fn record(path: &Path, intervals: impl IntoIterator<Item = Interval>) -> u64 {
     intervals.iter().for_each(|m| writer.push(m).unwrap());
     writer.close().unwrap();
     assert_eq!(writer.written().lost, 0);
-    intervals.iter().map(|m| m.total().count).sum()
+    intervals.iter().map(|m| m.total().count).fold(0, u64::saturating_add)
 }
 
 fn all(path: &Path) -> Vec<Interval> {
@@ -236,15 +236,16 @@ fn a_damaged_byte_costs_what_it_hits_and_is_told() {
 #[test]
 fn a_segment_that_is_gone_is_told_and_costs_no_other() {
     let directory = tempfile::tempdir().unwrap();
-    record(directory.path(), (0..1_900).map(small));
+    let total = record(directory.path(), (0..1_900).map(small));
     let path = directory.path().join("all-00000001.fst");
     std::fs::remove_file(path).unwrap();
     let recording = Recording::open(directory.path()).unwrap();
     let missing = recording.missing();
-    let begin = quiet().span.start;
-    let gap = Missing::Gap { from: begin + seconds(600), to: begin + seconds(1_200) };
-    assert_eq!(missing, [Missing::Segments { tier: Tier::All, first: 1, last: 1 }, gap]);
-    assert_eq!(all(directory.path()).len(), 1_300);
+    assert_eq!(missing, [Missing::Segments { tier: Tier::All, first: 1, last: 1 }]);
+    // Of its time there is less detail, and nothing else is.
+    let moments = all(directory.path());
+    assert_eq!(moments.len(), 1_300 + 60);
+    assert_eq!(moments.iter().map(|m| m.total().count).sum::<u64>(), total);
 }
 
 #[test]
@@ -334,4 +335,66 @@ fn an_interval_too_short_or_too_long_for_a_tier_is_in_it_as_well() {
         }
     }
     assert_eq!(all(directory.path()).iter().map(|m| m.total().count).sum::<u64>(), total);
+}
+
+/// Whatever the interval is, and however late one of them is.
+#[test]
+fn no_time_is_lost_between_two_details() {
+    for length in [3_000, 700, 1_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut begin = Duration::ZERO;
+        let interval = |n: u64| {
+            // One in nine is late, and the next one early.
+            let late = [400, 0, 0, 0, 0, 0, 0, 0, 0][n as usize % 9];
+            let early = [0, 400, 0, 0, 0, 0, 0, 0, 0][n as usize % 9];
+            let mut m = small(n);
+            m.span.duration = Duration::from_millis(length + late - early);
+            m.span.start = quiet().span.start + begin;
+            m.span.end = m.span.start + m.span.duration;
+            begin += m.span.duration;
+            m.span.monotonic = seconds(1_000) + begin;
+            m
+        };
+        let total = record(directory.path(), (0..2_500).map(interval));
+        let all_of = || all(directory.path()).iter().map(|m| m.total().count).sum::<u64>();
+        assert_eq!(all_of(), total);
+        let mut removed = 0;
+        // The oldest go first, the finest of all before.
+        for tier in ["all-", "10s-"] {
+            let of_tier = |file: &PathBuf| file.file_name().unwrap().to_string_lossy().starts_with(tier);
+            for file in files(directory.path()).into_iter().filter(of_tier) {
+                std::fs::remove_file(file).unwrap();
+                removed += 1;
+                assert_eq!(all_of(), total, "{length} ms, without {removed} segments");
+            }
+        }
+        assert!(removed >= 4, "{removed}");
+    }
+}
+
+#[test]
+fn a_recording_from_a_stranger_is_harmless() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut m = at(0, busy());
+    let escape = "\u{1b}]0;x\u{7}\u{9b}31m";
+    std::sync::Arc::make_mut(&mut m.setup).note = Some(escape.into());
+    std::sync::Arc::make_mut(&mut m.setup).host = escape.into();
+    let server = std::sync::Arc::make_mut(&mut m.servers[0]);
+    server.name = escape.into();
+    let engine = std::sync::Arc::make_mut(server.engine.as_mut().unwrap());
+    engine.title = escape.into();
+    engine.words.who = escape.into();
+    record(directory.path(), [m.clone()]);
+    let read = all(directory.path()).remove(0);
+    let (setup, server) = (&read.setup, &read.servers[0]);
+    let engine = server.engine.as_ref().unwrap();
+    for text in [setup.note.as_ref().unwrap(), &setup.host, &*server.name, &engine.title, &engine.words.who] {
+        assert!(text.chars().all(|c| !c.is_control()), "{text:?}");
+    }
+    // Figures beyond anything cost the interval, and end nothing.
+    let directory = tempfile::tempdir().unwrap();
+    m.roles[0].stats.count = u64::MAX;
+    record(directory.path(), [m, at(1, busy())]);
+    let (history, _) = Recording::open(directory.path()).unwrap().history(Window::default()).unwrap();
+    assert_eq!(history.moments().count(), 1);
 }

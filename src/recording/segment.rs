@@ -10,10 +10,11 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
 
-use super::frame::{self, HEAD_BYTES, Kind, MAX_PAYLOAD};
+use super::frame::{self, Frame, HEAD_BYTES, Kind, MAX_PAYLOAD};
 use super::names::{Names, Numbers};
 use super::pack::{self, Preamble, Words};
 use crate::model::{Interval, Server, Setup, Span};
+use crate::text::escape_sentence;
 
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
@@ -22,6 +23,8 @@ pub(super) struct Segment {
     words: Option<Words>,
     /// Each with the number of the interval from which on it holds.
     setups: Vec<(u64, Arc<Setup>)>,
+    /// All setups are told before the intervals.
+    is_compact: bool,
     numbers: Numbers,
     intervals: Vec<Place>,
     /// Of frames with names.
@@ -37,11 +40,16 @@ const BATCH: usize = 10;
 const MAX_EXPANDED: usize = 64 << 20;
 const MAX_BATCH: u64 = 16 << 20;
 
+/// Setups of one segment: it has one, or a few.
+const MAX_SETUPS: usize = 1_000;
+
 /// Where an interval lies.
 #[derive(Clone, Debug)]
 struct Place {
     span: Span,
     payload: Range<usize>,
+    /// The last one that was told before it.
+    setup: Option<usize>,
 }
 
 impl Segment {
@@ -59,6 +67,7 @@ impl Segment {
             bytes: Vec::new(),
             words: None,
             setups: Vec::new(),
+            is_compact: false,
             numbers: Numbers::default(),
             intervals: Vec::new(),
             named: 0,
@@ -86,7 +95,11 @@ impl Segment {
         }
         frame::write(&mut self.bytes, Kind::Interval, &interval.span, &payload);
         let end = self.bytes.len();
-        self.intervals.push(Place { span: interval.span, payload: end - payload.len()..end });
+        self.intervals.push(Place {
+            span: interval.span,
+            payload: end - payload.len()..end,
+            setup: self.setups.len().checked_sub(1),
+        });
         true
     }
 
@@ -124,7 +137,15 @@ impl Segment {
 
     /// Whatever of it can be read.
     pub fn read(bytes: Vec<u8>) -> Segment {
-        let bytes = expanded(bytes);
+        let (frames, _) = frame::scan(&bytes);
+        match frames.iter().any(|frame| frame.kind == Some(Kind::Batch)) {
+            true => Segment { is_compact: true, ..Segment::read_plain(expanded(&bytes, frames)) },
+            false => Segment::read_plain(bytes),
+        }
+    }
+
+    /// The same of one that is not compressed: it takes no more room than it has bytes.
+    pub fn read_plain(bytes: Vec<u8>) -> Segment {
         let (frames, _) = frame::scan(&bytes);
         let mut segment = Segment::empty();
         for frame in frames {
@@ -135,18 +156,21 @@ impl Segment {
                     let preamble = serde_json::from_slice::<Preamble>(payload).ok();
                     segment.words = preamble.and_then(|preamble| Words::of(&preamble)).or(segment.words);
                 }
-                Some(Kind::Setup) => {
-                    let setup = serde_json::from_slice::<Setup>(payload);
+                Some(Kind::Setup) if segment.setups.len() < MAX_SETUPS => {
+                    let setup = serde_json::from_slice::<Setup>(payload).map(harmless);
+                    segment.named += payload.len();
                     segment.setups.extend(setup.map(|setup| (frame.span.sequence, Arc::new(setup))));
                 }
                 Some(Kind::Names) => {
                     segment.named += payload.len();
                     segment.numbers.read(payload);
                 }
-                Some(Kind::Interval) => {
-                    segment.intervals.push(Place { span: frame.span, payload: frame.payload })
-                }
-                Some(Kind::Batch) | None => {}
+                Some(Kind::Interval) => segment.intervals.push(Place {
+                    span: frame.span,
+                    payload: frame.payload,
+                    setup: segment.setups.len().checked_sub(1),
+                }),
+                Some(Kind::Setup | Kind::Batch) | None => {}
             }
         }
         segment.bytes = bytes;
@@ -164,7 +188,12 @@ impl Segment {
 
     /// Estimated.
     pub fn memory(&self) -> usize {
-        self.bytes.len() + MEMORY_OF_NAMES * self.named + self.intervals.capacity() * size_of::<Place>()
+        self.bytes.capacity() + MEMORY_OF_NAMES * self.named + self.intervals.capacity() * size_of::<Place>()
+    }
+
+    /// What came after its first interval: names are told with that one, however full a segment is.
+    pub fn grown(&self) -> usize {
+        self.intervals.first().map_or(0, |first| self.bytes.len() - first.payload.end)
     }
 
     pub fn names(&self) -> &Names {
@@ -193,9 +222,13 @@ impl Segment {
         self.setups.last().map(|(_, setup)| setup)
     }
 
-    /// The one that held at an interval.
-    fn setup_at(&self, sequence: u64) -> Option<&Arc<Setup>> {
-        let before = self.setups.iter().filter(|(from, _)| *from <= sequence);
+    /// The one that held at an interval. Numbers may begin anew, but in none that is compressed.
+    fn setup_at(&self, place: &Place) -> Option<&Arc<Setup>> {
+        let told_before = place.setup.and_then(|at| self.setups.get(at)).map(|(_, setup)| setup);
+        if !self.is_compact && told_before.is_some() {
+            return told_before;
+        }
+        let before = self.setups.iter().filter(|(from, _)| *from <= place.span.sequence);
         let first = || self.setups.iter().min_by_key(|(from, _)| *from);
         before.max_by_key(|(from, _)| *from).or_else(first).map(|(_, setup)| setup)
     }
@@ -203,8 +236,9 @@ impl Segment {
     /// `other`: a segment of the same recording, for what of this one is damaged. None: it does not hold
     /// together, or neither has it.
     pub fn interval(&self, at: usize, other: Option<&Segment>) -> Option<Interval> {
-        let Place { span, payload } = &self.intervals[at];
-        let setup = self.setup_at(span.sequence).or_else(|| other?.setup())?.clone();
+        let place = &self.intervals[at];
+        let Place { span, payload, .. } = place;
+        let setup = self.setup_at(place).or_else(|| other?.setup())?.clone();
         let words = self.words.as_ref().or_else(|| other?.words.as_ref())?;
         pack::unpack(&self.bytes[payload.clone()], *span, setup, words, self.names()).ok()
     }
@@ -227,11 +261,7 @@ fn put_batch(out: &mut Vec<u8>, span: &Span, frames: &[u8]) {
 }
 
 /// A segment's bytes without compression; what claims to be too much is left out.
-fn expanded(bytes: Vec<u8>) -> Vec<u8> {
-    let (frames, _) = frame::scan(&bytes);
-    if !frames.iter().any(|frame| frame.kind == Some(Kind::Batch)) {
-        return bytes;
-    }
+fn expanded(bytes: &[u8], frames: Vec<Frame>) -> Vec<u8> {
     let mut expanded = Vec::new();
     for frame in frames {
         let before = expanded.len();
@@ -247,4 +277,14 @@ fn expanded(bytes: Vec<u8>) -> Vec<u8> {
         }
     }
     expanded
+}
+
+/// What is printed of it as it is here: anybody may have written it.
+fn harmless(mut setup: Setup) -> Setup {
+    let net = &mut setup.net;
+    let reasons = setup.not_chosen.iter_mut().map(|(_, why)| why);
+    let others = [&mut setup.note, &mut net.refused, &mut net.writeback_refused].into_iter().flatten();
+    let texts = [&mut setup.kernel, &mut setup.host].into_iter().chain(reasons).chain(others);
+    texts.chain(&mut net.filesystems).for_each(|text| *text = escape_sentence(text));
+    setup
 }

@@ -181,7 +181,7 @@ fn the_budget_holds_whatever_comes_and_the_oldest_go_first() {
         assert!(history.bytes() <= 300_000, "{} in second {second}", history.bytes());
     }
     assert!(history.is_short_of_memory());
-    assert!(history.len() >= 5, "{}", history.len());
+    assert!(history.len() >= 3, "{}", history.len());
     let newest = history.moments().next_back().unwrap();
     assert_eq!(newest.span.start, quiet().span.start + Duration::from_secs(599));
     assert_eq!(newest.files.len(), 50);

@@ -99,7 +99,7 @@ impl Troubles {
 
     /// Syncs that failed.
     pub fn failures(&self) -> u64 {
-        self.errors.values().sum()
+        self.errors.values().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
     /// A sync, a write, or writeback.
@@ -119,9 +119,10 @@ impl Troubles {
 
     fn add_rows(&mut self, span: Span, roles: &[RoleRow], files: &[FileRow]) {
         for row in roles {
-            self.count += row.stats.count;
+            self.count = self.count.saturating_add(row.stats.count);
             for (&errno, &n) in &row.stats.errors {
-                *self.errors.entry(errno).or_default() += n;
+                let sum = self.errors.entry(errno).or_default();
+                *sum = sum.saturating_add(n);
                 self.last_failure = Some(span.1);
             }
         }

@@ -39,7 +39,7 @@ pub(crate) struct Interval {
     pub unsynced_dropped: u64,
 }
 
-/// Under its name in the JSON of `once`: a count, or nanoseconds.
+/// A count, or nanoseconds (`paused`).
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Loss {
     #[prost(string, tag = "1")]

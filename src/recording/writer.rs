@@ -3,7 +3,7 @@
 //! that was written; then they are compressed. Ten seconds and a minute are also kept as one interval each,
 //! so that the past gets coarser before it is forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,6 +28,9 @@ const SEGMENT: Duration = Duration::from_secs(600);
 const MOST_OF_SEGMENT: u64 = 8 << 20;
 /// The part of the limit that the segments which are being written take at most, each.
 const OPEN_PART: u64 = 16;
+/// After this the kernel has written what was written to a file, unless it is told otherwise
+/// (`vm.dirty_expire_centisecs` and `vm.dirty_writeback_centisecs`: 30 s and 5 s).
+const WRITTEN_AFTER: Duration = Duration::from_secs(60);
 /// Two intervals with more between them do not follow each other.
 const GAP: Duration = Duration::from_millis(500);
 
@@ -57,10 +60,12 @@ impl Tier {
 /// Why something is not recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    #[error("there is no room: {} of the filesystem are free, and {} are left to others", percent(*.0), percent(LEAST_FREE))]
+    #[error("there is no room: {} of the filesystem are free for users, and {} are left to them", percent(*.0), percent(LEAST_FREE))]
     Filesystem(f64),
     #[error("there is no room: the limit of the recording is {}", bytes(*.0))]
     Limit(u64),
+    #[error("an interval has more rows than a recording takes")]
+    TooLarge,
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -83,6 +88,9 @@ pub struct Writer {
     streams: [Stream; 3],
     /// Segments that are complete, with their lengths.
     closed: BTreeMap<Name, u64>,
+    /// Plain segments of which there is a compressed one that the kernel may not have written yet: with their
+    /// lengths, and since when.
+    retired: VecDeque<(Name, u64, Duration)>,
     /// The end of the last interval, by the monotonic clock.
     last: Option<Duration>,
     written: Written,
@@ -99,7 +107,8 @@ struct Stream {
 
 struct Open {
     name: Name,
-    file: File,
+    /// None: it could not be made yet.
+    file: Option<File>,
     segment: Segment,
     /// Of the segment's bytes.
     written: usize,
@@ -111,10 +120,14 @@ impl Open {
     }
 
     /// Whatever stands in the way, what was not written is written the next time.
-    fn write(&mut self) -> io::Result<u64> {
+    fn write(&mut self, folder: &Folder) -> io::Result<u64> {
         let before = self.written;
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(folder.make(self.name)?),
+        };
         while self.written < self.segment.bytes().len() {
-            match self.file.write(&self.segment.bytes()[self.written..]) {
+            match file.write(&self.segment.bytes()[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => self.written += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -129,7 +142,7 @@ impl Writer {
     /// Goes on with what is there, or begins.
     pub fn open(path: &Path, limit: u64) -> io::Result<Writer> {
         let folder = Folder::create(path)?;
-        let mut closed: BTreeMap<Name, u64> = folder.list()?.files.into_iter().collect();
+        let mut closed: BTreeMap<Name, u64> = folder.list(usize::MAX)?.files.into_iter().collect();
         // Whoever compressed a segment may have been killed at it.
         let plain: Vec<Name> = closed.keys().filter(|name| name.is_plain).copied().collect();
         for name in plain {
@@ -146,14 +159,12 @@ impl Writer {
             numbers.max().map_or(0, |last| last.saturating_add(1))
         };
         let streams = Tier::ALL.map(|tier| Stream { tier, next: next(tier), open: None, begun: None });
-        Ok(Writer {
-            folder,
-            limit: limit.max(LEAST_LIMIT),
-            streams,
-            closed,
-            last: None,
-            written: Written::default(),
-        })
+        let (retired, written) = (VecDeque::new(), Written::default());
+        let limit = limit.max(LEAST_LIMIT);
+        let mut writer = Writer { folder, limit, streams, closed, retired, last: None, written };
+        // It may have had a higher one. That others leave no room is said when something is written.
+        let _ = writer.make_room(0);
+        Ok(writer)
     }
 
     pub fn written(&self) -> Written {
@@ -162,13 +173,14 @@ impl Writer {
 
     /// Records what happened since the last one.
     pub fn push(&mut self, interval: &Interval) -> Result<(), WriteError> {
-        let interval = limited(interval, FILES);
+        let interval = kept(interval);
         let mut outcome = Ok(());
         if !self.follows(&interval) {
             outcome = outcome.and(self.close());
         }
         self.last = Some(interval.span.monotonic);
         self.written.intervals += 1;
+        outcome = outcome.and(self.remove_retired().map_err(WriteError::from));
         let mut is_aligned = false;
         for at in 0..self.streams.len() {
             let Some(length) = self.streams[at].tier.length() else {
@@ -186,6 +198,7 @@ impl Writer {
         }
         // Segments of all tiers end together with a minute: nothing is in two tiers in part.
         if is_aligned {
+            outcome = outcome.and(self.append_begun());
             outcome = outcome.and(self.close_full());
         } else if self.streams.iter().any(|stream| self.is_too_large(stream)) {
             outcome = outcome.and(self.close());
@@ -200,67 +213,75 @@ impl Writer {
 
     fn is_too_large(&self, stream: &Stream) -> bool {
         let most = MOST_OF_SEGMENT.min(self.limit / OPEN_PART);
-        stream.open.as_ref().is_some_and(|open| open.segment.bytes().len() as u64 >= most)
+        stream.open.as_ref().is_some_and(|open| open.segment.grown() as u64 >= most)
     }
 
     fn append(&mut self, at: usize, interval: &Interval) -> Result<(), WriteError> {
         let stream = &mut self.streams[at];
-        if stream.open.is_none() {
+        let is_finest = stream.tier == Tier::All;
+        let open = stream.open.get_or_insert_with(|| {
             let name = Name { tier: stream.tier, number: stream.next, is_plain: true };
-            let segment = Segment::begin(stream.tier.length());
-            let file = match self.folder.make(name) {
-                Ok(file) => file,
-                Err(error) => {
-                    self.written.lost += u64::from(stream.tier == Tier::All);
-                    return Err(error.into());
-                }
-            };
             stream.next = stream.next.saturating_add(1);
-            stream.open = Some(Open { name, file, segment, written: 0 });
-        }
-        let open = stream.open.as_mut().expect("it was opened");
+            Open { name, file: None, segment: Segment::begin(stream.tier.length()), written: 0 }
+        });
         if !open.segment.push(interval, &[]) {
-            self.written.lost += u64::from(stream.tier == Tier::All);
+            self.written.lost += u64::from(is_finest);
+            return Err(WriteError::TooLarge);
         }
         let pending = open.pending();
         self.make_room(pending)?;
-        let open = self.streams[at].open.as_mut().expect("it is open");
-        self.written.bytes += open.write()?;
+        let open = self.streams[at].open.as_mut().expect("it was opened");
+        self.written.bytes += open.write(&self.folder)?;
         Ok(())
     }
 
     fn size(&self) -> u64 {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
-        self.closed.values().sum::<u64>() + open.map(|open| open.written as u64).sum::<u64>()
+        let retired = self.retired.iter().map(|(_, bytes, _)| bytes);
+        self.closed.values().chain(retired).sum::<u64>() + open.map(|open| open.written as u64).sum::<u64>()
     }
 
     /// Forgets the oldest until there is room: what is finest first, unless a coarser tier has more than its
-    /// share.
+    /// share. Where others fill the filesystem, no more goes than would help.
     fn make_room(&mut self, wanted: u64) -> Result<(), WriteError> {
-        loop {
-            let free = self.folder.free_share()?;
-            let is_too_much = self.size() + wanted > self.limit;
-            if !is_too_much && free >= LEAST_FREE {
-                return Ok(());
-            }
-            let of = |tier| self.closed.iter().filter(move |(name, _)| name.tier == tier);
-            let has_too_much = |tier: &Tier| {
-                of(*tier).map(|(_, bytes)| bytes).sum::<u64>() as f64 > tier.share() * self.limit as f64
-            };
-            let first = Tier::ALL.into_iter().find(has_too_much);
-            let first = first.or_else(|| Tier::ALL.into_iter().find(|&tier| of(tier).next().is_some()));
-            let oldest =
-                first.and_then(|tier| of(tier).map(|(name, _)| *name).min_by_key(|name| name.number));
-            let Some(oldest) = oldest else {
-                return Err(if is_too_much {
-                    WriteError::Limit(self.limit)
-                } else {
-                    WriteError::Filesystem(free)
-                });
-            };
-            self.folder.remove(oldest)?;
-            self.closed.remove(&oldest);
+        let too_much = (self.size() + wanted).saturating_sub(self.limit);
+        let (free, blocks) = self.folder.free_and_all()?;
+        let short = ((LEAST_FREE * blocks as f64) as u64 + wanted).saturating_sub(free);
+        let mut needed = too_much.max(short);
+        let there: u64 = self.closed.values().chain(self.retired.iter().map(|(_, bytes, _)| bytes)).sum();
+        if needed > there {
+            let share = free as f64 / blocks.max(1) as f64;
+            return Err(if too_much >= short {
+                WriteError::Limit(self.limit)
+            } else {
+                WriteError::Filesystem(share)
+            });
         }
+        while needed > 0 {
+            let removed = match self.retired.pop_front() {
+                Some((name, bytes, _)) => {
+                    self.folder.remove(name)?;
+                    bytes
+                }
+                None => self.forget_oldest()?,
+            };
+            needed = needed.saturating_sub(removed);
+        }
+        Ok(())
+    }
+
+    /// How many bytes it had; none if there is none.
+    fn forget_oldest(&mut self) -> io::Result<u64> {
+        let of = |tier| self.closed.iter().filter(move |(name, _)| name.tier == tier);
+        let has_too_much = |tier: &Tier| {
+            of(*tier).map(|(_, bytes)| bytes).sum::<u64>() as f64 > tier.share() * self.limit as f64
+        };
+        let first = Tier::ALL.into_iter().find(has_too_much);
+        let first = first.or_else(|| Tier::ALL.into_iter().find(|&tier| of(tier).next().is_some()));
+        let oldest = first.and_then(|tier| of(tier).map(|(name, _)| *name).min_by_key(|name| name.number));
+        let Some(oldest) = oldest else { return Ok(u64::MAX) };
+        self.folder.remove(oldest)?;
+        Ok(self.closed.remove(&oldest).unwrap_or_default())
     }
 
     /// Ends the segments that have lasted long enough.
@@ -279,41 +300,66 @@ impl Writer {
     /// Ends all segments, also intervals of the coarser tiers that have only begun.
     pub fn close(&mut self) -> Result<(), WriteError> {
         let mut outcome = Ok(());
+        outcome = outcome.and(self.append_begun());
+        for at in 0..self.streams.len() {
+            outcome = outcome.and(self.close_one(at));
+        }
+        while let Some((name, ..)) = self.retired.pop_front() {
+            self.folder.remove(name)?;
+        }
+        outcome
+    }
+
+    fn append_begun(&mut self) -> Result<(), WriteError> {
+        let mut outcome = Ok(());
         for at in 0..self.streams.len() {
             if let Some(begun) = self.streams[at].begun.take() {
                 outcome = outcome.and(self.append(at, &begun));
             }
-            outcome = outcome.and(self.close_one(at));
         }
         outcome
     }
 
     /// Writes a segment anew, compressed, also what of it could not be written before. Where that fails, what
-    /// is there of it stays.
+    /// is there of it stays. The plain one stays as well until the kernel has written the other: nothing is
+    /// synced, and a power failure must not cost what the disk has.
     fn close_one(&mut self, at: usize) -> Result<(), WriteError> {
         let Some(open) = self.streams[at].open.take() else { return Ok(()) };
         let compact = open.segment.compact();
         let name = Name { is_plain: false, ..open.name };
-        let written = open.written as u64;
-        self.closed.insert(open.name, written);
+        let now = self.last.unwrap_or_default();
+        let plain = open.file.is_some().then_some((open.name, open.written as u64, now));
+        // Not among those that may go, while it is the only one.
+        let is_there = plain.map_or(0, |(_, bytes, _)| bytes);
         let outcome = self
-            .make_room(compact.len() as u64)
+            .make_room(is_there + compact.len() as u64)
             .and_then(|()| self.folder.make(name)?.write_all(&compact).map_err(WriteError::from));
         match &outcome {
             Ok(()) => {
                 self.written.bytes += compact.len() as u64;
                 self.closed.insert(name, compact.len() as u64);
-                self.folder.remove(open.name)?;
-                self.closed.remove(&open.name);
+                self.retired.extend(plain);
             }
             Err(_) => {
                 self.folder.remove(name)?;
+                self.closed.extend(plain.map(|(name, bytes, _)| (name, bytes)));
                 if open.name.tier == Tier::All {
                     self.written.lost += open.segment.intervals_after(open.written) as u64;
                 }
             }
         }
         outcome
+    }
+
+    /// Removes what is there twice, once that is on the disk.
+    fn remove_retired(&mut self) -> io::Result<()> {
+        let now = self.last.unwrap_or_default();
+        while self.retired.front().is_some_and(|(.., since)| now.abs_diff(*since) >= WRITTEN_AFTER) {
+            if let Some((name, ..)) = self.retired.pop_front() {
+                self.folder.remove(name)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -324,8 +370,13 @@ impl Drop for Writer {
     }
 }
 
+/// What is kept of an interval.
+pub(super) fn kept(interval: &Interval) -> Interval {
+    limited(interval, FILES)
+}
+
 /// What has begun and this as one, with no more rows than there is room for.
-fn joined(begun: Option<Interval>, part: &Interval) -> Interval {
+pub(super) fn joined(begun: Option<Interval>, part: &Interval) -> Interval {
     let Some(mut begun) = begun else { return part.clone() };
     begun.append(part.clone());
     // Rows that are left out here were mostly left out of one part already.

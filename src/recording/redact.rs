@@ -1,0 +1,316 @@
+//! Takes out of a recording what is nobody else's: names of hosts, servers, users, processes, files and devices.
+//! Each becomes a word with a number, the same one wherever it stood. Every field is named here, so that a new
+//! one cannot be forgotten.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use crate::model::{
+    DeviceRow, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS, Owner, Server,
+    Setup, StorageStack, Table, Unsynced, UnsyncedRow,
+};
+
+/// The longest ending of a file's name that is kept, as it says what kind of file it is.
+const LONGEST_ENDING: usize = 5;
+
+#[derive(Default)]
+pub(crate) struct Redactor {
+    words: BTreeMap<&'static str, BTreeMap<String, usize>>,
+}
+
+impl Redactor {
+    pub fn interval(&mut self, m: Interval) -> Interval {
+        let Interval {
+            span,
+            setup,
+            lost,
+            servers,
+            roles,
+            files,
+            rest,
+            failures,
+            writes,
+            write_roles,
+            threads: _,
+            in_flight,
+            neighbours,
+            whole_disks: _,
+            unwatched,
+            devices,
+            unsynced: Unsynced { rows, together, dropped },
+        } = m;
+        let known: Vec<Arc<Server>> = servers.iter().cloned().collect();
+        let is_known =
+            |sync: &InFlight| known.iter().any(|server| server.id == sync.server && server.engine.is_some());
+        Interval {
+            span,
+            setup: Arc::new(self.setup(&setup)),
+            lost,
+            servers: servers.iter().map(|server| Arc::new(self.server(server))).collect(),
+            roles,
+            files: self.files(files),
+            rest,
+            failures: self.files(failures),
+            writes: self.files(writes),
+            write_roles,
+            threads: Table::default(),
+            in_flight: in_flight.into_iter().map(|sync| self.in_flight(is_known(&sync), sync)).collect(),
+            neighbours: neighbours.into_iter().map(|row| self.neighbour(row)).collect(),
+            whole_disks: Default::default(),
+            unwatched,
+            devices: devices.into_iter().map(|row| self.device_row(row)).collect(),
+            unsynced: Unsynced {
+                rows: rows.into_iter().map(|row| UnsyncedRow { info: self.file(&row.info), ..row }).collect(),
+                together,
+                dropped,
+            },
+        }
+    }
+
+    fn word(&mut self, kind: &'static str, of: &str) -> String {
+        let words = self.words.entry(kind).or_default();
+        let next = words.len() + 1;
+        format!("{kind}-{}", words.entry(of.to_owned()).or_insert(next))
+    }
+
+    fn path(&mut self, path: &Path) -> PathBuf {
+        let mut redacted = PathBuf::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => {
+                    let name = name.to_string_lossy();
+                    let is_harmless = |ending: &str| {
+                        ending.len() <= LONGEST_ENDING && ending.chars().all(|c| c.is_ascii_lowercase())
+                    };
+                    let ending =
+                        name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| is_harmless(ending));
+                    let word = self.word("name", &name);
+                    redacted.push(ending.map_or(word.clone(), |ending| format!("{word}.{ending}")));
+                }
+                other => redacted.push(other),
+            }
+        }
+        redacted
+    }
+
+    fn arc_path(&mut self, path: &Option<Arc<Path>>) -> Option<Arc<Path>> {
+        path.as_deref().map(|path| self.path(path).into())
+    }
+
+    fn device(&mut self, device: &str) -> String {
+        self.word("device", device)
+    }
+
+    /// A sentence of the program's own, in which a path may stand.
+    fn sentence(text: &str) -> String {
+        let words = text.split(' ').map(|word| if word.contains('/') { "…" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn setup(&mut self, setup: &Setup) -> Setup {
+        let Setup { mode, not_chosen, kernel, host, ops, by_thread, of_anybody, net, note } = setup;
+        Setup {
+            mode: *mode,
+            not_chosen: not_chosen.iter().map(|(mode, why)| (*mode, Self::sentence(why))).collect(),
+            kernel: kernel.clone(),
+            host: self.word("host", host),
+            ops: ops.clone(),
+            by_thread: *by_thread,
+            of_anybody: *of_anybody,
+            net: net.clone(),
+            note: note.as_deref().map(Self::sentence),
+        }
+    }
+
+    fn server(&mut self, server: &Server) -> Server {
+        let Server {
+            id,
+            name,
+            comm,
+            engine,
+            version,
+            datadir,
+            socket,
+            ports: _,
+            container,
+            device,
+            mount,
+            filesystem,
+            storage,
+            seccomp_filters,
+            notes,
+            thresholds,
+            doublewrite_apart_since,
+            alive,
+            known_by,
+        } = server;
+        let KnownBy {
+            described,
+            listens,
+            port: _,
+            owner: _,
+            whose: _,
+            proof,
+            unit: _,
+            datadir: _,
+            hostname: _,
+            uuid: _,
+            server_id: _,
+        } = known_by;
+        let is_product = engine.as_ref().is_some_and(|engine| engine.commands.contains(comm));
+        let storage = storage.iter().map(|stack| {
+            let StorageStack { mount, layers, durability, is_for_data } = stack;
+            StorageStack {
+                mount: self.path(mount),
+                layers: layers.clone(),
+                durability: durability.clone(),
+                is_for_data: *is_for_data,
+            }
+        });
+        let storage: Vec<StorageStack> = storage.collect();
+        Server {
+            id: *id,
+            name: self.word("server", name).into(),
+            comm: if is_product { comm.clone() } else { self.word("process", comm) },
+            engine: engine.clone(),
+            version: version.clone(),
+            datadir: datadir.as_deref().map(|path| self.path(path)),
+            socket: socket.as_deref().map(|path| self.path(path)),
+            ports: Vec::new(),
+            container: container.as_deref().map(|name| self.word("container", name)),
+            device: device.as_deref().map(|name| self.device(name)),
+            mount: mount.as_deref().map(|path| self.path(path)),
+            filesystem: filesystem.clone(),
+            storage,
+            seccomp_filters: *seccomp_filters,
+            notes: notes.iter().map(|note| Self::sentence(note)).collect(),
+            thresholds: thresholds.clone(),
+            doublewrite_apart_since: *doublewrite_apart_since,
+            alive: *alive,
+            known_by: KnownBy {
+                described: *described,
+                listens: *listens,
+                port: None,
+                owner: None,
+                whose: Owner::default(),
+                proof: *proof,
+                unit: None,
+                datadir: None,
+                hostname: None,
+                uuid: None,
+                server_id: None,
+            },
+        }
+    }
+
+    fn files(&mut self, rows: Table<FileRow>) -> Table<FileRow> {
+        rows.into_iter().map(|row| FileRow { info: self.file(&row.info), ..row }).collect()
+    }
+
+    fn file(&mut self, info: &FileInfo) -> Arc<FileInfo> {
+        let FileInfo { path, role, device, below, mount, filesystem, open, unlinked } = info;
+        Arc::new(FileInfo {
+            path: path.as_deref().map(|path| self.path(path)),
+            role: *role,
+            device: device.as_deref().map(|name| self.device(name).into()),
+            below: *below,
+            mount: self.arc_path(mount),
+            filesystem: filesystem.clone(),
+            open: *open,
+            unlinked: *unlinked,
+        })
+    }
+
+    fn in_flight(&mut self, is_of_product: bool, sync: InFlight) -> InFlight {
+        let InFlight { server, tid, thread, op, role, path, age, age_is_minimum, count, waits_for } = sync;
+        InFlight {
+            server,
+            tid,
+            thread: if is_of_product { thread } else { self.word("thread", &thread) },
+            op,
+            role,
+            path: path.map(|path| self.path(&path)),
+            age,
+            age_is_minimum,
+            count,
+            waits_for: waits_for.map(|text| Self::sentence(&text)),
+        }
+    }
+
+    fn neighbour(&mut self, row: NeighbourRow) -> NeighbourRow {
+        let NeighbourRow { device_number, device, mount, comm, stats } = row;
+        NeighbourRow {
+            device_number,
+            device: if device.is_empty() { device } else { self.device(&device) },
+            mount: self.arc_path(&mount),
+            comm: if comm == OTHER_NEIGHBOURS { comm } else { self.word("process", &comm) },
+            stats,
+        }
+    }
+
+    fn device_row(&mut self, row: DeviceRow) -> DeviceRow {
+        let DeviceRow { number, name, mount, written_bytes, submitted_bytes } = row;
+        DeviceRow {
+            number,
+            name: self.device(&name).into(),
+            mount: self.arc_path(&mount),
+            written_bytes,
+            submitted_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Role;
+    use crate::model::fixture::{busy, in_flight, neighbour, two_servers};
+
+    /// Everything that is written of an interval.
+    fn written(m: &Interval) -> String {
+        let mut segment = super::super::segment::Segment::begin(None);
+        assert!(segment.push(m, &[]));
+        String::from_utf8_lossy(segment.bytes()).into_owned()
+    }
+
+    #[test]
+    fn nothing_that_names_somebody_is_left_and_every_figure_stays() {
+        let mut m = two_servers();
+        Arc::make_mut(&mut m.setup).host = "secret-host".into();
+        let server = Arc::make_mut(&mut m.servers[0]);
+        server.name = "secret-name".into();
+        server.datadir = Some("/secret-place/mysql".into());
+        server.socket = Some("/secret-place/sock".into());
+        server.container = Some("secret-container".into());
+        server.device = Some("/dev/secret-device".into());
+        server.mount = Some("/secret-mount".into());
+        server.notes = vec!["It reads /secret-place/my.cnf.".into()];
+        server.storage[0].mount = "/secret-mount".into();
+        server.known_by.hostname = Some("secret-pod".into());
+        server.known_by.uuid = Some("secret-uuid".into());
+        server.known_by.unit = Some("secret.service".into());
+        for row in m.files.iter_mut() {
+            let info = Arc::make_mut(&mut row.info);
+            info.path = Some("/secret-place/shop/secret-table.ibd".into());
+            info.device = Some("/dev/secret-device".into());
+            info.mount = Some(Path::new("/secret-mount").into());
+        }
+        m.in_flight.push(in_flight(Role::Redo, "/secret-place/#ib_redo7", std::time::Duration::from_secs(3)));
+        m.neighbours = vec![neighbour("/dev/secret-device", "secret-job", &[(3, 1_000)])].into();
+        assert!(written(&m).contains("secret"));
+        let mut redactor = Redactor::default();
+        let redacted = redactor.interval(m.clone());
+        assert!(!written(&redacted).contains("secret"), "{}", written(&redacted));
+        assert_eq!((redacted.total(), &redacted.roles), (m.total(), &m.roles));
+        let stats = |m: &Interval| m.files.iter().map(|row| row.stats.clone()).collect::<Vec<_>>();
+        assert_eq!(stats(&redacted), stats(&m));
+        let file = redacted.files[0].info.path.clone().unwrap();
+        assert_eq!(file.extension().unwrap(), "ibd");
+        assert_eq!(&*redacted.servers[0].name, "server-1");
+        // The same has the same name later.
+        assert_eq!(redactor.interval(m).files[0].info.path.as_ref(), Some(&file));
+        let other = redactor.interval(busy());
+        assert_ne!(&*other.servers[0].name, "server-1");
+    }
+}
