@@ -86,7 +86,11 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let length = if is_live { arguments.last } else { history.length() };
     let step = arguments.interval.unwrap_or_else(|| timeline::step(length));
     let Some(mut all) = history.last(length) else {
-        let message = "the exporter remembers nothing yet: it has only just begun".to_owned();
+        let message = match is_live {
+            true => "the exporter remembers nothing yet: it has only just begun",
+            false => "the intervals of the recording cannot be read: they may be of another version",
+        };
+        let message = message.to_owned();
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     };
     let mut parts = history.series(length, step);

@@ -9,6 +9,7 @@ pub mod connection;
 mod events;
 mod exit;
 mod explain;
+mod export;
 mod exporter;
 mod fail_on;
 mod history;
@@ -75,6 +76,7 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Once(once) => once::run(&once, engines),
         Action::Record(record) => record::run(&record, engines),
         Action::Segments(segments) => segments::run(&segments),
+        Action::Export(export) => export::run(&export),
         Action::History(history) => history::run(&history),
         Action::Top(top) => top::run(top, engines),
         Action::Events(events) => events::run(&events, engines),

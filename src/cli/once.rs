@@ -252,15 +252,18 @@ fn print_recorded(arguments: &Once, history: &History) -> anyhow::Result<ExitCod
     }
     let is_meant = replay::only(&arguments.trace.targets, &all)?;
     let mut sink = Sink::open(arguments)?;
-    let mut parts = match arguments.interval {
-        Some(step) => history.series(Duration::MAX, step).into_iter().map(|part| part.interval).collect(),
-        None => vec![all],
-    };
-    for part in &mut parts {
+    let mut last = None;
+    let mut print = |mut part: Interval| {
         part.retain_servers(&is_meant);
-        sink.write(part)?;
+        sink.write(&part)?;
+        last = Some(part);
+        Ok::<(), anyhow::Error>(())
+    };
+    match arguments.interval {
+        Some(step) => history.steps(step).try_for_each(&mut print)?,
+        None => print(all)?,
     }
-    parts.last().map_or(Ok(()), |last| sink.finish(last))?;
+    last.map_or(Ok(()), |last| sink.finish(&last))?;
     output::end();
     Ok(ExitCode::from(if sink.condition { CONDITION } else { 0 }))
 }

@@ -23,7 +23,7 @@ pub struct Plain {
     /// The old form of `fsynctop history --last`
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, conflicts_with_all = [
         "duration", "count", "wait", "by", "sort", "limit", "columns", "histogram", "command", "word", "comm", "cgroup", "all", "engine", "profile", "ops",
-        "writes", "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on"
+        "writes", "attach", "verbose", "roles", "max_files", "max_histograms", "max_cpu", "fail_on", "replay"
     ])]
     pub last: Option<Duration>,
     #[command(flatten)]
@@ -54,7 +54,6 @@ impl Plain {
             || measure.output_file.is_some()
             || !measure.fail_on.is_empty()
             || !measure.command.is_empty()
-            || measure.replay.replay.is_some()
     }
 }
 
@@ -75,6 +74,7 @@ pub fn run(plain: Plain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
         names: measure.names,
         no_mouse: false,
         socket: measure.socket,
+        replay: measure.replay,
         trace: measure.trace,
         long_run: measure.long_run,
     };

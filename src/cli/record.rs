@@ -69,7 +69,7 @@ fn limit(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
-    let stop = End::watch()?;
+    let stop = End::watch_without_limit()?;
     end_at_the_second()?;
     let rules = session::rules(engines, arguments.trace.roles.as_deref())?;
     let engines = rules.engines();
@@ -120,10 +120,13 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         progress: Going::begin(&format!("Recording {whom} to {}", folder.display())),
         error: None,
     };
-    let status = recording.until(&stop, &live, arguments.duration, command.as_mut())?;
-    live.stop()?;
+    let status = recording.until(&stop, &live, arguments.duration, command.as_mut());
+    let stopped = live.stop();
+    // However the tracing ended, what there is of it is recorded.
     recording.take_all();
     recording.end(&folder)?;
+    let status = status?;
+    stopped?;
     Ok(ExitCode::from(match (status, &command) {
         (Some(status), _) => passed_on(status),
         (None, Some(_)) => stop.status(),
@@ -239,12 +242,13 @@ impl Recording {
             )
             .as_bytes(),
         )?;
-        match status.error.filter(|_| status.written.lost > 0) {
-            Some(error) => {
+        let error = status.last_error.unwrap_or_default();
+        match status.written.lost > 0 {
+            true => {
                 let lost = counted(status.written.lost, "interval was", "intervals were");
                 Err(Exit { status: FAILED, message: format!("{lost} not recorded: {error}") }.into())
             }
-            None => Ok(()),
+            false => Ok(()),
         }
     }
 }

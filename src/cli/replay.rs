@@ -18,6 +18,8 @@ use crate::recording::History;
 use crate::recording::reader::{Recording, Window};
 use crate::text::{escape_sentence, rfc3339};
 
+/// The longest intervals of a recording are a minute long, as a rule.
+const AROUND: Duration = Duration::from_secs(90);
 /// Servers that are named where none of those that were asked for is there.
 const MOST_NAMED: usize = 20;
 
@@ -109,6 +111,23 @@ fn clock(time: DateTime, is_utc: bool) -> Option<SystemTime> {
 impl ReplayArgs {
     /// What was recorded of the time that was asked for. None: what happens now is.
     pub(super) fn history(&self) -> anyhow::Result<Option<History>> {
+        let Some((mut history, at)) = self.read(true)? else { return Ok(None) };
+        if let Some(at) = at {
+            history.keep_at(at);
+        }
+        if history.is_empty() {
+            let message = "nothing was recorded at that time".to_owned();
+            return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
+        }
+        Ok(Some(history))
+    }
+
+    /// The same with all that is around the moment that was asked for.
+    pub(super) fn history_and_moment(&self) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
+        self.read(false)
+    }
+
+    fn read(&self, is_moment_alone: bool) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
         let Some(path) = &self.replay else { return Ok(None) };
         let recording =
             Recording::open(path).with_context(|| format!("cannot read the recording {}", path.display()))?;
@@ -124,45 +143,57 @@ impl ReplayArgs {
             let message = "`worst` is a time for --at".to_owned();
             return Err(Exit { status: BAD_USAGE, message }.into());
         }
-        let window = Window { from, to };
-        let (mut history, is_all) = recording
+        let window = match at.filter(|_| is_moment_alone) {
+            Some(at) => Window { from: at.checked_sub(AROUND), to: at.checked_add(AROUND) },
+            None => Window { from, to },
+        };
+        let (history, is_all) = recording
             .history(window)
             .map_err(|error| Exit { status: FAILED, message: format!("{}: {error}", path.display()) })?;
-        match (self.at, at) {
-            (Some(When::Worst), _) => history.keep_worst(),
-            (Some(_), Some(at)) => history.keep_at(at),
-            (Some(_), None) => history.keep_at(begin.checked_sub(Duration::from_secs(1)).unwrap_or(begin)),
-            (None, _) => {}
-        }
-        if history.is_empty() {
-            let [begin, end] =
-                [begin, end].map(|time| rfc3339(time).get(..19).unwrap_or_default().replace('T', " "));
-            return Err(nothing(format!("it is of {begin} to {end} UTC")));
-        }
+        let at = match self.at {
+            Some(When::Worst) => history.worst(),
+            Some(_) => Some(at.unwrap_or(SystemTime::UNIX_EPOCH)),
+            None => None,
+        };
         if !is_all {
             eprintln!(
                 "fsynctop: only the latest of it is read, as there is too much: --from and --to ask for less."
             );
         }
-        Ok(Some(history))
+        if history.is_empty() {
+            let [begin, end] =
+                [begin, end].map(|time| rfc3339(time).get(..19).unwrap_or_default().replace('T', " "));
+            let why = "or what there is of that time is kept in intervals that are longer";
+            return Err(nothing(format!("it is of {begin} to {end} UTC, {why}")));
+        }
+        Ok(Some((history, at)))
     }
 }
 
-/// Which servers of a recording are meant.
+/// Which servers of a recording are meant: by name, number, engine and command.
 pub(super) fn only(
     targets: &TargetArgs,
     all: &Interval,
 ) -> anyhow::Result<impl Fn(ServerId) -> bool + use<>> {
-    let (pids, names) = (&targets.pid, &targets.server);
-    let is_other = targets.word.is_some() || targets.all || targets.cgroup.is_some();
-    if is_other || !targets.comm.is_empty() || !targets.engine.is_empty() {
-        let message = "servers of a recording are chosen by --server and --pid".to_owned();
+    if targets.cgroup.is_some() {
+        let message =
+            "a recording knows no control groups: --server, --pid, --engine and --comm choose".to_owned();
         return Err(Exit { status: BAD_USAGE, message }.into());
     }
-    let is_meant = |server: &&Arc<Server>| {
-        pids.contains(&server.id.pid) || names.iter().any(|name| **name == *server.name)
+    let has = |names: &[String], name: &str| names.iter().any(|one| one == name);
+    let engine = |server: &Server| server.engine.as_ref().map_or("", |engine| &engine.name).to_owned();
+    let is_word = |server: &Server| {
+        let word = targets.word.as_deref().unwrap_or_default();
+        [&*server.name, &server.comm, &engine(server), &server.id.pid.to_string()].contains(&word)
     };
-    let are_all_meant = pids.is_empty() && names.is_empty();
+    let is_meant = |server: &&Arc<Server>| {
+        targets.pid.contains(&server.id.pid)
+            || has(&targets.server, &server.name)
+            || has(&targets.comm, &server.comm)
+            || has(&targets.engine, &engine(server))
+            || is_word(server)
+    };
+    let are_all_meant = targets.all || !targets.is_given() && targets.word.is_none();
     let meant: BTreeSet<ServerId> = all.servers.iter().filter(is_meant).map(|server| server.id).collect();
     if !are_all_meant && meant.is_empty() {
         let there: Vec<String> =

@@ -12,6 +12,7 @@ use super::calibrate::Calibrate;
 use super::check::Check;
 use super::events::Events;
 use super::explain::Explain;
+use super::export::Export;
 use super::exporter::Exporter;
 use super::history::History;
 use super::manual;
@@ -77,6 +78,10 @@ pub(crate) enum Action {
     Record(Record),
     /// Say what a recording holds, and what of it is missing
     Segments(Segments),
+    /// Copy a recording, or a part of it, without names
+    ///
+    /// So that it can be attached to a public report.
+    Export(Export),
     /// Say what works on this host, and if tracing does not, why
     ///
     /// Kernel, rights, probes, memory, configuration, servers and their files.
@@ -133,7 +138,7 @@ pub(crate) enum Action {
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
-pub(crate) const OLD_FORMS: [&str; 17] = [
+pub(crate) const OLD_FORMS: [&str; 13] = [
     "once",
     "last",
     "duration",
@@ -147,10 +152,6 @@ pub(crate) const OLD_FORMS: [&str; 17] = [
     "output_file",
     "fail_on",
     "command",
-    "replay",
-    "from",
-    "to",
-    "at",
 ];
 
 /// The command line as its help shows it.
@@ -162,6 +163,8 @@ pub fn command() -> Command {
         Arg::new(name).long(name).action(action).help(format!("Print {name}")).hide_short_help(true)
     };
     let command = command
+        // Clap's own has an empty line more: the short help fits on a screen.
+        .help_template("{about-with-newline}{usage-heading} {usage}\n\n{all-args}{after-help}")
         .disable_help_flag(true)
         .arg(print("help", ArgAction::Help).short('h').global(true))
         .disable_version_flag(true)
@@ -204,6 +207,7 @@ impl Arguments {
                 Action::Ack(_)
                 | Action::History(_)
                 | Action::Segments(_)
+                | Action::Export(_)
                 | Action::Calibrate(_)
                 | Action::Help { .. }
                 | Action::ExecWhenTold { .. }
@@ -236,6 +240,9 @@ impl Arguments {
         let replay = match &self.action {
             None => &self.plain.measure.replay,
             Some(Action::Once(once)) => &once.replay,
+            Some(Action::Top(top)) => &top.replay,
+            Some(Action::Status(status)) => &status.replay,
+            Some(Action::Stuck(stuck)) => &stuck.replay,
             Some(_) => return false,
         };
         replay.replay.is_some()

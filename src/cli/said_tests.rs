@@ -450,12 +450,14 @@ fn what_is_said_is_so() {
 }
 
 /// Figures in help that are no limit and no default: examples of values, other programs' names and numbers.
-const EXAMPLES: [&str; 29] = [
+const EXAMPLES: [&str; 31] = [
     "14:46, \"10m ago\"",
     "\"2026-11-29 14:46:05\"",
     "14:46:05Z",
     "64M, 1G",
     "eight hours, a gigabyte at most",
+    "ten minutes of it",
+    "server-1, name-7.ibd",
     "metric and alert has: 3306, orders",
     "servers of these names only: 3306, orders",
     "mysql, mysqld, 4711",

@@ -59,6 +59,11 @@ impl End {
     /// From now on the signals do not end the process by themselves, but ask it to end.
     pub fn watch() -> anyhow::Result<End> {
         end_within(GRACE)?;
+        End::watch_without_limit()
+    }
+
+    /// The same, however long that takes.
+    pub fn watch_without_limit() -> anyhow::Result<End> {
         let end = End::default();
         for number in [SIGINT, SIGTERM, SIGHUP] {
             // In this order, so that the signal is known once the end is requested.

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use anyhow::Context;
 use clap::Args;
 use serde_json::json;
 
@@ -14,16 +15,17 @@ use super::fail_on;
 use super::options::{FormArgs, NameArgs, StyleArgs, TraceArgs};
 use super::output::print;
 use super::progress::Progress;
+use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::signals::End;
 use super::standing;
 use crate::engine::engines::Engines;
 use crate::live::{self, Live};
-use crate::model::Interval;
+use crate::model::{Interval, ServerId};
 use crate::recording::remote::{self, RemoteError, StandingOf};
 use crate::render::Style;
 use crate::server::who::selection::Selection;
-use crate::text::{duration_in_words, escape, escape_sentence};
+use crate::text::{duration_in_words, escape, escape_sentence, rfc3339};
 use crate::verdict::{OfServer, State, Thresholds, of_window};
 
 /// How long it looks where no exporter is there.
@@ -45,6 +47,8 @@ pub(crate) struct Status {
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
     socket: PathBuf,
     #[command(flatten)]
+    pub replay: ReplayArgs,
+    #[command(flatten)]
     pub trace: TraceArgs,
 }
 
@@ -53,6 +57,8 @@ struct Found {
     servers: Vec<StandingOf>,
     /// None: the exporter says so.
     looked_for: Option<Duration>,
+    /// Of a recording, of which time; None: of now.
+    recorded: Option<(SystemTime, SystemTime)>,
     /// Why the exporter does not know.
     not_tracing: Option<String>,
 }
@@ -60,9 +66,15 @@ struct Found {
 pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let targets = &arguments.trace.targets;
     let select = || session::selection(targets, &engines);
+    if let Some(history) = arguments.replay.history()? {
+        let all = history.last(Duration::MAX).context("its intervals cannot be read")?;
+        let is_meant = replay::only(targets, &all)?;
+        return tell(arguments, recorded(&all, is_meant));
+    }
     let mut found = match remote::standing(&arguments.socket) {
         Ok(standing) => {
-            Found { servers: standing.servers, looked_for: None, not_tracing: standing.not_tracing }
+            let (servers, not_tracing) = (standing.servers, standing.not_tracing);
+            Found { servers, looked_for: None, recorded: None, not_tracing }
         }
         Err(RemoteError::Nobody(_)) => look(arguments, &select()?)?,
         Err(error) => return Err(Exit { status: FAILED, message: error.to_string() }.into()),
@@ -75,6 +87,22 @@ pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<E
         let message = format!("no server is known: {} is looked for", select()?.describe());
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
+    tell(arguments, found)
+}
+
+/// As it is at the end of what was recorded.
+fn recorded(m: &Interval, is_meant: impl Fn(ServerId) -> bool) -> Found {
+    let mut m = m.clone();
+    m.retain_servers(is_meant);
+    Found {
+        servers: standing_in(&m),
+        looked_for: Some(m.span.duration),
+        recorded: Some((m.span.start, m.span.end)),
+        not_tracing: None,
+    }
+}
+
+fn tell(arguments: &Status, mut found: Found) -> anyhow::Result<ExitCode> {
     found
         .servers
         .sort_by(|a, b| (b.verdict.state, &a.verdict.server).cmp(&(a.verdict.state, &b.verdict.server)));
@@ -117,22 +145,31 @@ fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
     let last = live.stop()?;
     let m = Interval::between(&first, &last);
     session::tell_unmatched(&m.servers, &arguments.names);
-    let verdicts = of_window(&m, &Thresholds::default(), &State::ALL, Instant::now());
+    Ok(Found {
+        servers: standing_in(&m),
+        looked_for: Some(m.span.duration),
+        recorded: None,
+        not_tracing: None,
+    })
+}
+
+fn standing_in(m: &Interval) -> Vec<StandingOf> {
+    let verdicts = of_window(m, &Thresholds::default(), &State::ALL, Instant::now());
     let names = fail_on::names(&m.servers);
     let report = verdicts.report(Instant::now(), |id| names.get(&id).cloned());
     let is_alive = |of: &OfServer| m.servers.iter().any(|server| server.id.pid == of.pid && server.alive);
     let standing = |verdict: OfServer| StandingOf { running: is_alive(&verdict), verdict };
-    Ok(Found {
-        servers: report.servers.into_iter().map(standing).collect(),
-        looked_for: Some(m.span.duration),
-        not_tracing: None,
-    })
+    report.servers.into_iter().map(standing).collect()
 }
 
 fn json(found: &Found) -> String {
     let object = json!({
         "schema": 1,
-        "by": if found.looked_for.is_some() { "a look" } else { "exporter" },
+        "by": match (found.recorded, found.looked_for) {
+            (Some(_), _) => "a recording",
+            (None, Some(_)) => "a look",
+            (None, None) => "exporter",
+        },
         "looked_for_seconds": found.looked_for.map(|time| time.as_secs_f64()),
         "not_tracing": found.not_tracing,
         "servers": found.servers,
@@ -170,7 +207,10 @@ fn notes(found: &Found) -> Vec<String> {
     if let Some(why) = &found.not_tracing {
         notes.push(format!("The exporter is not tracing: {}.", escape_sentence(why)));
     }
-    if let Some(time) = found.looked_for {
+    if let Some((from, to)) = found.recorded {
+        let [from, to] = [from, to].map(|time| standing::moment(&rfc3339(time)));
+        notes.push(format!("As recorded from {from} to {to}: what failed before is not known."));
+    } else if let Some(time) = found.looked_for {
         notes.push(format!(
             "Seen in {}, without an exporter: what failed before is not known.",
             duration_in_words(time.as_nanos() as u64)

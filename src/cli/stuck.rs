@@ -9,10 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::Context;
 use clap::Args;
 
-use super::exit::{CONDITION, INCOMPLETE};
+use super::exit::{BAD_USAGE, CONDITION, Exit, INCOMPLETE};
 use super::fail_on::{self, Condition};
 use super::options::{FormArgs, StyleArgs, TargetArgs, duration, typed};
 use super::output::print;
+use super::replay::{self, ReplayArgs};
 use super::session;
 use crate::engine::engines::Engines;
 use crate::engine::rules::Rules;
@@ -20,6 +21,7 @@ use crate::files::open::OpenFiles;
 use crate::host;
 use crate::linux::PROC;
 use crate::model::{InFlight, Role, ServerId};
+use crate::recording::History;
 use crate::render::Style;
 use crate::server::what::settings::Settings;
 use crate::server::who::instances::{Instances, members};
@@ -52,9 +54,14 @@ pub struct Stuck {
     pub roles: Option<PathBuf>,
     #[command(flatten)]
     pub style: StyleArgs,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
 }
 
 pub fn run(arguments: &Stuck, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    if let Some(history) = arguments.replay.history()? {
+        return print_recorded(arguments, &history);
+    }
     let rules = session::rules(engines, arguments.roles.as_deref())?;
     let engines = rules.engines();
     let unseen = processes::unseen(Path::new(PROC));
@@ -109,6 +116,23 @@ pub fn run(arguments: &Stuck, engines: Arc<Engines>) -> anyhow::Result<ExitCode>
         _ if may_miss_server => INCOMPLETE,
         _ => 0,
     }))
+}
+
+/// What was in flight at the end of what was recorded.
+fn print_recorded(arguments: &Stuck, history: &History) -> anyhow::Result<ExitCode> {
+    let mut m = history.last(Duration::MAX).context("its intervals cannot be read")?;
+    let is_meant = replay::only(&arguments.targets, &m)?;
+    m.retain_servers(is_meant);
+    if arguments.form.is_json() {
+        let message =
+            "`fsynctop once --replay --output json` has what was in flight, in `in_flight`".to_owned();
+        return Err(Exit { status: BAD_USAGE, message }.into());
+    }
+    let style = arguments.style.apply(Style::for_stdout());
+    print(stuck::recorded(&m, &style).as_bytes())?;
+    let limit = arguments.fail_on.map(|condition| fail_on::thresholds(&[condition]).stalled);
+    let hangs = |limit| m.in_flight.iter().any(|sync| sync.role.is_serial() && sync.age >= limit);
+    Ok(ExitCode::from(if limit.is_some_and(hangs) { CONDITION } else { 0 }))
 }
 
 fn reader() -> Reader {

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 
 use super::exit;
 use super::once::{self, Once};
 use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, Writes, duration, typed};
 use super::output::print;
+use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::standing::Standing;
 use crate::engine::engines::Engines;
@@ -22,7 +24,7 @@ use crate::recording::remote;
 use crate::render::{Options as Printed, Style};
 use crate::server::who::selection::Selection;
 use crate::text::causes;
-use crate::top::terminal::{self, Screen};
+use crate::top::terminal::{self, Feed, Screen};
 use crate::top::{Colors, Earlier, Extras, Options, Start, StartError, View};
 
 /// The log of the live view has syncs from this on; what is shorter is in the figures.
@@ -57,6 +59,8 @@ pub(crate) struct Top {
     #[arg(long, value_name = "PATH", default_value = remote::SOCKET)]
     pub socket: PathBuf,
     #[command(flatten)]
+    pub replay: ReplayArgs,
+    #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
     pub long_run: LongRunArgs,
@@ -77,6 +81,7 @@ pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
         style: top.style,
         trace: top.trace,
         names: top.names,
+        replay: top.replay,
         long_run: top.long_run,
         ..Once::by_default()
     };
@@ -84,33 +89,44 @@ pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
 }
 
 fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitCode> {
-    // The view says whether all writes are traced, now and when it attaches again.
-    let all_writes = top.by == View::Write || top.trace.writes == Writes::All;
-    let writes = if top.trace.writes == Writes::All { Writes::Durable } else { top.trace.writes };
-    let session = Session::of(&TraceArgs { writes, ..top.trace }, engines)?;
-    session::require_root()?;
+    let recorded = top.replay.history_and_moment()?;
     let style = top.style.apply(Style::for_stdout());
     let colors = match Colors::from_environment(|name| std::env::var_os(name)) {
         _ if !style.color => Colors::None,
         Colors::None => Colors::Sixteen,
         some => some,
     };
-    let options = Options {
+    let options = |waits_for| Options {
         unicode: style.unicode,
         colors,
         stuck_after: top.stuck_after,
         slow_from: SLOW_FROM,
-        waits_for: session.selection.describe(),
+        waits_for,
         interval: top.interval,
         view: top.by,
         mouse: !top.no_mouse,
     };
-    let extras = Extras { by_thread: top.by == View::Thread, all_writes };
-    let exporter = exporter(top.socket, session.selection.clone());
-    let names = top.names.clone();
-    let start = starter(session, top.long_run, top.names);
-    let stuck_after = top.stuck_after;
-    let ended = terminal::run(screen, options, start, extras, exporter)?;
+    let (names, stuck_after) = (top.names.clone(), top.stuck_after);
+    let ended = match recorded {
+        Some((recording, at)) => {
+            let all = recording.last(Duration::MAX).context("its intervals cannot be read")?;
+            let is_meant = replay::only(&top.trace.targets, &all)?;
+            let recording = Box::new(recording.of_servers(is_meant));
+            terminal::run(screen, options(String::new()), Feed::Recording(recording, at))?
+        }
+        None => {
+            // The view says whether all writes are traced, now and when it attaches again.
+            let all_writes = top.by == View::Write || top.trace.writes == Writes::All;
+            let writes = if top.trace.writes == Writes::All { Writes::Durable } else { top.trace.writes };
+            let session = Session::of(&TraceArgs { writes, ..top.trace }, engines)?;
+            session::require_root()?;
+            let options = options(session.selection.describe());
+            let extras = Extras { by_thread: top.by == View::Thread, all_writes };
+            let exporter = exporter(top.socket, session.selection.clone());
+            let start = starter(session, top.long_run, top.names);
+            terminal::run(screen, options, Feed::Live { start, extras, exporter })?
+        }
+    };
     if let Some(signal) = ended.signal {
         return Ok(ExitCode::from(exit::SIGNALLED + signal as u8));
     }

@@ -176,6 +176,10 @@ denials! {
         "the exporter's history of that time",
         "servers that ran while it did not, or that it does not select",
         "their figures";
+    IN_FLIGHT: ["No watched call of the recorded servers was in flight", "No call that was counted was in flight"],
+        "the watched calls in flight at the end of the interval",
+        "calls that are not watched; of a call that was missed it is not known",
+        "the oldest of each role";
     RECORDING: ["Nothing of it is missing"],
         "the checksums of all frames, the numbers of the segments, and whether intervals follow each other",
         "segments before the first and behind the last, and a time at its end that was never written",
@@ -307,6 +311,11 @@ pub(crate) fn slow_log(slow: Option<&str>, saturated: &str, lost: &Lost) -> Opti
         None => SLOW_LOG.say(1, &[saturated]),
     };
     (!lost.is_incomplete() && lost.unwatched == 0).then(|| format!("{said}."))
+}
+
+/// At the end of a recorded interval.
+pub(crate) fn in_flight_then(lost: &Lost) -> String {
+    IN_FLIGHT.say(usize::from(lost.is_incomplete() || lost.unwatched > 0), &[])
 }
 
 /// Of a recording of which all that is there is whole.

@@ -25,6 +25,8 @@ pub enum Event {
     Sampling(live::State),
     /// What an exporter on this host remembers.
     Earlier(Box<Earlier>),
+    /// What is shown is a recording, and this moment of it first; None: its end.
+    Recording(Box<History>, Option<SystemTime>),
     /// How it says that the servers stand.
     Standing(Vec<OfServer>),
     /// Where threads are in the kernel that were asked about.

@@ -86,6 +86,28 @@ impl Past {
         more
     }
 
+    /// What was recorded, and no more than there are figures of over time.
+    pub(crate) fn of_recording(recording: &History, hang_after: Duration, slow_from: Duration) -> Past {
+        let unlimited = Options { length: Duration::MAX, bytes: usize::MAX, files: usize::MAX };
+        let empty = Past::new(hang_after, slow_from);
+        let mut past = Past { history: History::new(unlimited), ..empty };
+        // Of a long one, some intervals are one.
+        let step = recording.length() / TICKS;
+        match recording.len() > TICKS as usize {
+            true => {
+                let parts = recording.series(Duration::MAX, step);
+                parts.iter().for_each(|part| past.record_again(&part.interval, false));
+            }
+            false => recording.moments().for_each(|moment| past.record_again(&moment, false)),
+        }
+        past
+    }
+
+    /// The interval in which a moment lies.
+    pub(crate) fn at_moment(&self, moment: SystemTime) -> Option<Tick> {
+        self.ticks.iter().find(|tick| tick.end > moment).copied()
+    }
+
     /// One that was in a history: files that are not kept apart there are none of its rows.
     fn record_again(&mut self, m: &Interval, from_exporter: bool) {
         self.history.push(m);

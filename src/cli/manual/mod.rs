@@ -20,6 +20,7 @@ pub fn all() -> impl Iterator<Item = &'static Manual> {
         &untraced::HISTORY,
         &tracing::RECORD,
         &untraced::SEGMENTS,
+        &untraced::EXPORT,
         &untraced::CHECK,
         &tracing::EXPLAIN,
         &tracing::EXPORTER,

@@ -60,6 +60,22 @@ pub(super) const SEGMENTS: Manual = Manual {
     brief_examples: 2,
 };
 
+pub(super) const EXPORT: Manual = Manual {
+    action: "export",
+    notes: &["What is copied is a recording again: every view shows it by --replay."],
+    examples: &[
+        example("fsynctop export --replay before --redact -o public", "to attach to a report"),
+        example("fsynctop export --replay before --from 14:40 --to 14:50 -o part", "ten minutes of it"),
+    ],
+    exit: &[("0", "done"), FAILED, BAD_USAGE, ("3", "there is nothing of that time"), SIGNAL],
+    files: &[DEFAULTS],
+    environment: &[],
+    costs: &["All files of the folder are read."],
+    see_also: &[],
+    brief: None,
+    brief_examples: 2,
+};
+
 pub(super) const CHECK: Manual = Manual {
     action: "check",
     notes: &["Each way of attaching is tried for real, and detached again."],
@@ -169,7 +185,7 @@ pub(super) const STUCK: Manual = Manual {
     costs: &["It goes through the threads of /proc twice; nothing is attached and no process is stopped."],
     see_also: &["proc(5)", "ps(1)"],
     brief: None,
-    brief_examples: 3,
+    brief_examples: 2,
 };
 
 pub(super) const CALIBRATE: Manual = Manual {

@@ -65,7 +65,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 56] = [
+const FOR_ONE_CALL: [&str; 57] = [
     "at",
     "buckets",
     "by",
@@ -100,6 +100,7 @@ const FOR_ONE_CALL: [&str; 56] = [
     "pid",
     "port",
     "production",
+    "redact",
     "replay",
     "server",
     "service-file",

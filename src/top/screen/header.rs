@@ -12,7 +12,7 @@ use crate::live;
 use crate::model::{Interval, Lost, Role, SATURATED, Server, ServerId, Stats};
 use crate::render::header::{self, clock};
 use crate::render::ranked::Ranked;
-use crate::text::{count, counted, escape_sentence, interval, rate, shorten_middle, width};
+use crate::text::{count, counted, escape_sentence, interval, rate, rfc3339, shorten_middle, width};
 use crate::top::layout::{Areas, tabs};
 use crate::top::palette::Ink;
 use crate::top::rows;
@@ -79,7 +79,7 @@ fn who(state: &State) -> Vec<Part> {
 
 /// `refresh 1 s`.
 fn how(state: &State) -> Vec<Part> {
-    if state.shown.figures.is_none() {
+    if state.shown.figures.is_none() || state.playing.is_some() {
         return Vec::new();
     }
     let every = match state.tracing.sampling {
@@ -293,7 +293,12 @@ fn narrowed(state: &State) -> Vec<Part> {
             Part::new(5, format!("{since}, {}", interval(figures.m.span.duration)), Ink::Mode).or(since),
         );
     }
-    if state.record.paused.is_some() {
+    if let (Some(playing), Some(tick)) = (state.playing, state.record.paused_at()) {
+        let what = if playing.is_on { "PLAYING" } else { "RECORDING" };
+        let day = rfc3339(tick.end).get(..10).unwrap_or_default().to_owned();
+        let at = clock(tick.end);
+        parts.push(Part::new(7, format!("{what} of {day} at {at}"), Ink::Mode).or(format!("{what} {at}")));
+    } else if state.record.paused.is_some() {
         let tick = state.record.paused_at();
         let at = tick.map_or(String::new(), |tick| {
             let by = if tick.from_exporter { ", from the exporter's history" } else { "" };

@@ -160,12 +160,17 @@ fn footer(state: &State, area: Rect, pen: &mut Pen) {
     } else if let Some(message) = state.message.text() {
         pen.put_fitted(area.x, area.y, area.width, message, Ink::Strong);
     } else {
+        let pause = match (&state.playing, &state.record.paused) {
+            (Some(playing), _) if !playing.is_on => "play",
+            (None, Some(_)) => "resume",
+            _ => "pause",
+        };
         let hint =
             |rank, action, what: &str| Part::new(rank, format!("{} {what}", name_of(action)), Ink::Faint);
         let parts = [
             hint(9, Action::Quit, "quit"),
             hint(8, Action::Help, "help"),
-            hint(7, Action::Pause, if state.record.paused.is_some() { "resume" } else { "pause" }),
+            hint(7, Action::Pause, pause),
             hint(6, Action::StepBack, "back in time"),
             hint(5, Action::Filter, "filter"),
             hint(4, Action::SortRight, "sort"),

@@ -17,6 +17,9 @@ impl State {
             Action::Quit => return vec![Effect::Quit],
             Action::Suspend => return vec![Effect::Suspend],
             Action::Redraw => return vec![Effect::Redraw],
+            Action::CountFromNow | Action::Threads | Action::AllWrites if self.playing.is_some() => {
+                self.say("this is a recording: it cannot be changed any more");
+            }
             Action::Write => return self.write(),
             Action::Threads => return self.restart(|extras| extras.by_thread ^= true),
             Action::AllWrites => {
@@ -51,6 +54,7 @@ impl State {
                 self.refresh_rows();
             }
             Action::Filter => self.choice.edit_filter(),
+            Action::Pause if self.playing.is_some() => self.toggle_playing(),
             Action::Pause => {
                 if self.record.paused.take().is_none() {
                     self.record.pause();
@@ -161,7 +165,9 @@ impl State {
             choice.filter = Default::default();
         } else if choice.scope.role.take().is_some() {
             choice.view = View::Role;
-        } else if self.record.paused.take().is_none() && choice.scope.server.take().is_none() {
+        } else if (self.playing.is_some() || self.record.paused.take().is_none())
+            && choice.scope.server.take().is_none()
+        {
             return self.say("q quits");
         }
         self.refresh();
@@ -203,7 +209,36 @@ impl State {
         }
     }
 
+    /// From its end it begins anew.
+    fn toggle_playing(&mut self) {
+        let is_at_end = self.record.paused_at().map(|tick| tick.number)
+            == self.record.past.newest().map(|tick| tick.number);
+        let Some(playing) = &mut self.playing else { return };
+        playing.is_on ^= true;
+        if playing.is_on && is_at_end {
+            let _ = self.record.step(i64::from(i32::MIN));
+        }
+        self.refresh();
+    }
+
+    /// A second goes by.
+    pub(super) fn play(&mut self) {
+        let Some(playing) = self.playing.filter(|playing| playing.is_on) else { return };
+        if let Some(end) = self.record.step(i64::from(playing.speed)) {
+            self.playing.iter_mut().for_each(|playing| playing.is_on = false);
+            self.say(end);
+        }
+        self.refresh();
+    }
+
     fn change_interval(&mut self, longer: bool) -> Vec<Effect> {
+        if let Some(playing) = &mut self.playing {
+            let has_changed = playing.change_speed(longer);
+            let speed = text::counted(playing.speed.into(), "interval", "intervals");
+            let end = if has_changed { "" } else { " is as far as it goes" };
+            self.say(format!("{speed} a second{end}"));
+            return Vec::new();
+        }
         let has_changed = self.tracing.change_interval(longer);
         let interval = self.tracing.interval;
         if !has_changed {

@@ -7,6 +7,9 @@ mod choice;
 mod key_tests;
 mod message;
 mod placed;
+mod playing;
+#[cfg(test)]
+mod playing_tests;
 mod read;
 mod record;
 mod refresh;
@@ -30,6 +33,7 @@ use crate::model::InFlight;
 use crate::render::Style;
 use choice::Choice;
 use message::Message;
+use playing::Playing;
 use record::Record;
 use shown::Shown;
 use tracing::Tracing;
@@ -67,6 +71,8 @@ pub struct State {
     pub mouse: bool,
     pub tracing: Tracing,
     pub record: Record,
+    /// None: what is shown happens now.
+    pub playing: Option<Playing>,
     pub choice: Choice,
     pub shown: Shown,
     pub overlay: Option<Overlay>,
@@ -84,6 +90,7 @@ impl State {
             mouse: options.mouse,
             tracing: Tracing::new(options.interval),
             record: Record::new(options.stuck_after, options.slow_from),
+            playing: None,
             choice: Choice::new(options.view),
             shown: Shown::default(),
             overlay: None,
@@ -127,6 +134,13 @@ impl State {
                 self.refresh();
                 Vec::new()
             }
+            Event::Recording(recording, at) => {
+                self.record.replay(&recording, at);
+                self.playing = Some(Playing::new());
+                self.tracing.attached = true;
+                self.refresh();
+                Vec::new()
+            }
             Event::Standing(standing) => {
                 self.record.standing = standing;
                 Vec::new()
@@ -142,6 +156,7 @@ impl State {
             Event::Tick(now, wall) => {
                 (self.now, self.now_wall) = (now, wall);
                 self.message.expire(now);
+                self.play();
                 self.look()
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::live::Published;
 use crate::model::{Interval, Snapshot};
-use crate::recording::Troubles;
+use crate::recording::{History, Troubles};
 use crate::render::row::Key;
 use crate::top::event::Earlier;
 use crate::top::past::{Past, Tick};
@@ -38,6 +38,7 @@ pub(crate) struct Record {
     pub standing: Vec<OfServer>,
     /// What went wrong since the view began, whatever is counted anew.
     pub session: Troubles,
+    is_recording: bool,
 }
 
 /// A look at what was.
@@ -63,6 +64,23 @@ impl Record {
             paused: None,
             standing: Vec::new(),
             session: Troubles::new(hang_after),
+            is_recording: false,
+        }
+    }
+
+    /// What is shown is a recording, paused at a moment of it.
+    pub(super) fn replay(&mut self, recording: &History, at: Option<SystemTime>) {
+        let (hang_after, slow_from) = (self.past.incidents.hang_after(), self.past.log.slow_from());
+        self.past = Past::of_recording(recording, hang_after, slow_from);
+        recording.moments().for_each(|moment| self.session.record(&moment));
+        self.is_recording = true;
+        let Some(last) = self.past.newest() else { return };
+        let m = self.past.at(last.number);
+        self.newest = m.map(|m| Figures { m: Arc::new(m), tick: last.number });
+        self.pause();
+        let at = at.and_then(|at| self.past.at_moment(at));
+        if let (Some(at), Some(paused)) = (at, &mut self.paused) {
+            paused.tick = at.number;
         }
     }
 
@@ -141,6 +159,7 @@ impl Record {
         let tick = wanted.clamp(i64::from(oldest.number), i64::from(newest.number));
         paused.tick = tick as u32;
         match wanted.cmp(&tick) {
+            Ordering::Greater if self.is_recording => Some("this is the end of the recording"),
             Ordering::Greater => Some("this is the newest; Space goes on"),
             Ordering::Equal => None,
             Ordering::Less if self.past.is_short_of_memory() => {
@@ -189,7 +208,10 @@ impl Record {
                 Some(of(paused.tick, Interval::between(base, until)))
             }
             (Some(paused), true) => {
-                let from = self.base.as_ref()?.taken_wall;
+                let from = match self.is_recording {
+                    true => SystemTime::UNIX_EPOCH,
+                    false => self.base.as_ref()?.taken_wall,
+                };
                 self.past.sum(from, paused.tick).map(|m| of(paused.tick, m))
             }
         }

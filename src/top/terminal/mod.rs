@@ -7,8 +7,8 @@ mod signals;
 mod tty;
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use ratatui::layout::Rect;
@@ -24,7 +24,7 @@ use super::write::write;
 use crate::linux::lock;
 use crate::live::Live;
 use crate::model::Interval;
-use crate::recording::Troubles;
+use crate::recording::{History, Troubles};
 use crate::verdict::OfServer;
 use backend::Bytes;
 use input::Input;
@@ -70,6 +70,17 @@ pub struct Exporter {
     pub standing: Box<dyn Fn() -> Vec<OfServer> + Send>,
 }
 
+/// What is shown.
+pub enum Feed {
+    Live {
+        start: Start,
+        extras: Extras,
+        exporter: Exporter,
+    },
+    /// And which moment of it first; None: its end.
+    Recording(Box<History>, Option<SystemTime>),
+}
+
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Why there is no view.
@@ -82,22 +93,27 @@ pub enum ViewError {
 }
 
 /// Shows the view, and meanwhile attaches; until it is quit.
-pub fn run(
-    screen: Screen,
-    options: Options,
-    start: Start,
-    extras: Extras,
-    exporter: Exporter,
-) -> Result<Ended, ViewError> {
+pub fn run(screen: Screen, options: Options, feed: Feed) -> Result<Ended, ViewError> {
     let Screen(tty) = screen;
     let signals = Signals::new()?;
     let (mail, letters) = Mail::new()?;
-    ask(exporter, mail.clone());
     let looker = Looker::start(mail.clone());
-    let mut source = Source::new(start, options.interval, mail.clone());
     let (attached, sessions) = channel();
-    source.attach(extras, attached.clone())?;
-    let state = State::new(options, tty.size(), Instant::now(), SystemTime::now());
+    let interval = options.interval;
+    let mut state = State::new(options, tty.size(), Instant::now(), SystemTime::now());
+    let source = match feed {
+        Feed::Live { start, extras, exporter } => {
+            ask(exporter, mail.clone());
+            let mut source = Source::new(start, interval, mail.clone());
+            source.attach(extras, attached.clone())?;
+            source
+        }
+        Feed::Recording(recording, at) => {
+            state.apply(Event::Recording(recording, at));
+            let never = |_, _| Err(StartError("a recording is shown".into()));
+            Source::new(Arc::new(never), interval, mail.clone())
+        }
+    };
     let mut view = View {
         terminal: terminal(state.size)?,
         tty,

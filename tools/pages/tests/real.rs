@@ -44,6 +44,7 @@ fn there_is_a_page_for_the_program_for_each_action_and_for_the_configuration() {
         "check",
         "events",
         "explain",
+        "export",
         "exporter",
         "history",
         "once",
@@ -59,7 +60,7 @@ fn there_is_a_page_for_the_program_for_each_action_and_for_the_configuration() {
         names.contains(&"fsynctop.1".to_owned()) && names.contains(&"fsynctop.toml.5".to_owned()),
         "{names:?}"
     );
-    assert_eq!(names.len(), 16, "{names:?}");
+    assert_eq!(names.len(), 17, "{names:?}");
 }
 
 #[test]
