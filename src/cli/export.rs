@@ -8,8 +8,10 @@ use anyhow::Context;
 use clap::Args;
 
 use super::exit::{BAD_USAGE, Exit};
+use super::options::TargetArgs;
 use super::output::print;
 use super::replay::ReplayArgs;
+use crate::engine::engines::Engines;
 use crate::recording::redact::Redactor;
 use crate::recording::writer::{LIMIT, Writer};
 use crate::text::{bytes, counted};
@@ -31,7 +33,7 @@ pub struct Export {
 }
 
 pub fn run(arguments: &Export) -> anyhow::Result<ExitCode> {
-    let Some(history) = arguments.replay.history()? else {
+    let Some(history) = arguments.replay.history(&TargetArgs::default())? else {
         let message = "which recording? --replay DIR names it".to_owned();
         return Err(Exit { status: BAD_USAGE, message }.into());
     };
@@ -42,14 +44,17 @@ pub fn run(arguments: &Export) -> anyhow::Result<ExitCode> {
     }
     let failed = || format!("cannot write {}", path.display());
     let mut writer = Writer::open(path, LIMIT).with_context(failed)?;
-    let mut redactor = arguments.redact.then(Redactor::default);
+    let mut redactor = arguments.redact.then(|| {
+        let engines = Engines::builtin();
+        Redactor::new(engines.profiles().iter().map(|profile| profile.engine.clone()).collect())
+    });
     for mut moment in history.moments() {
         if let Some(redactor) = &mut redactor {
             moment = redactor.interval(moment);
         }
         writer.push(&moment).with_context(failed)?;
     }
-    writer.close().with_context(failed)?;
+    writer.finish().with_context(failed)?;
     let written = writer.written();
     let length = crate::text::interval(history.length().max(Duration::from_millis(1)));
     let intervals = counted(written.intervals, "interval", "intervals");

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::exit::{Exit, FAILED, NOTHING_TO_TRACE};
 use super::once::Once;
-use super::options::{StyleArgs, duration, pid, typed};
+use super::options::{StyleArgs, TargetArgs, duration, pid, typed};
 use super::output::print;
 use super::output_file::OutputFile;
 use super::replay::ReplayArgs;
@@ -78,7 +78,9 @@ impl History {
 }
 
 pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
-    let recorded = arguments.replay.history()?;
+    let named =
+        TargetArgs { pid: arguments.pid.clone(), server: arguments.server.clone(), ..TargetArgs::default() };
+    let recorded = arguments.replay.history(&named)?;
     let is_live = recorded.is_none();
     let history = recorded
         .map_or_else(|| remote::fetch(&arguments.socket), Ok)

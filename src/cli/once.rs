@@ -144,7 +144,7 @@ impl Once {
 }
 
 pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
-    if let Some(history) = arguments.replay.history()? {
+    if let Some(history) = arguments.replay.history(&arguments.trace.targets)? {
         return print_recorded(arguments, &history);
     }
     let stop = End::watch()?;
@@ -250,7 +250,7 @@ fn print_recorded(arguments: &Once, history: &History) -> anyhow::Result<ExitCod
             Exit { status: NOTHING_TO_TRACE, message: format!("there is nothing to show: {why}") }.into()
         );
     }
-    let is_meant = replay::only(&arguments.trace.targets, &all)?;
+    let is_meant = replay::only(&arguments.trace.targets, &all.servers)?;
     let mut sink = Sink::open(arguments)?;
     let mut last = None;
     let mut print = |mut part: Interval| {

@@ -13,13 +13,12 @@ use jiff::{Timestamp, ToSpan};
 
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE};
 use super::options::{self, TargetArgs};
-use crate::model::{Interval, Server, ServerId};
+use crate::model::{Server, ServerId};
 use crate::recording::History;
 use crate::recording::reader::{Recording, Window};
 use crate::text::{escape_sentence, rfc3339};
 
-/// The longest intervals of a recording are a minute long, as a rule.
-const AROUND: Duration = Duration::from_secs(90);
+const SECOND: Duration = Duration::from_secs(1);
 /// Servers that are named where none of those that were asked for is there.
 const MOST_NAMED: usize = 20;
 
@@ -110,8 +109,9 @@ fn clock(time: DateTime, is_utc: bool) -> Option<SystemTime> {
 
 impl ReplayArgs {
     /// What was recorded of the time that was asked for. None: what happens now is.
-    pub(super) fn history(&self) -> anyhow::Result<Option<History>> {
-        let Some((mut history, at)) = self.read(true)? else { return Ok(None) };
+    /// `targets`: whose worst moment it is to be.
+    pub(super) fn history(&self, targets: &TargetArgs) -> anyhow::Result<Option<History>> {
+        let Some((mut history, at)) = self.read(targets, true)? else { return Ok(None) };
         if let Some(at) = at {
             history.keep_at(at);
         }
@@ -123,11 +123,18 @@ impl ReplayArgs {
     }
 
     /// The same with all that is around the moment that was asked for.
-    pub(super) fn history_and_moment(&self) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
-        self.read(false)
+    pub(super) fn history_and_moment(
+        &self,
+        targets: &TargetArgs,
+    ) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
+        self.read(targets, false)
     }
 
-    fn read(&self, is_moment_alone: bool) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
+    fn read(
+        &self,
+        targets: &TargetArgs,
+        is_moment_alone: bool,
+    ) -> anyhow::Result<Option<(History, Option<SystemTime>)>> {
         let Some(path) = &self.replay else { return Ok(None) };
         let recording =
             Recording::open(path).with_context(|| format!("cannot read the recording {}", path.display()))?;
@@ -139,19 +146,25 @@ impl ReplayArgs {
             return Err(nothing("it is no recording, or has no interval that is whole".into()));
         };
         let [from, to, at] = [self.from, self.to, self.at].map(|when| when.and_then(|when| when.within(end)));
+        // Views show whole seconds: one in which the recording begins is of it.
+        let is_first = |at: &SystemTime| begin.duration_since(*at).is_ok_and(|before| before < SECOND);
+        let at = at.map(|at| if is_first(&at) { begin } else { at });
+        // Without a day, a time behind the end of the recording is of the day before: then all is meant.
+        let is_of_day = matches!(self.to, Some(When::OfDay { .. }));
+        let to = to.filter(|to| !is_of_day || *to > from.unwrap_or(begin));
         if self.from == Some(When::Worst) || self.to == Some(When::Worst) {
             let message = "`worst` is a time for --at".to_owned();
             return Err(Exit { status: BAD_USAGE, message }.into());
         }
         let window = match at.filter(|_| is_moment_alone) {
-            Some(at) => Window { from: at.checked_sub(AROUND), to: at.checked_add(AROUND) },
-            None => Window { from, to },
+            Some(at) => Window::Moment(at),
+            None => Window::Span { from, to },
         };
         let (history, is_all) = recording
             .history(window)
             .map_err(|error| Exit { status: FAILED, message: format!("{}: {error}", path.display()) })?;
         let at = match self.at {
-            Some(When::Worst) => history.worst(),
+            Some(When::Worst) => history.worst(only(targets, &history.servers())?),
             Some(_) => Some(at.unwrap_or(SystemTime::UNIX_EPOCH)),
             None => None,
         };
@@ -173,36 +186,40 @@ impl ReplayArgs {
 /// Which servers of a recording are meant: by name, number, engine and command.
 pub(super) fn only(
     targets: &TargetArgs,
-    all: &Interval,
+    all: &[Arc<Server>],
 ) -> anyhow::Result<impl Fn(ServerId) -> bool + use<>> {
     if targets.cgroup.is_some() {
         let message =
             "a recording knows no control groups: --server, --pid, --engine and --comm choose".to_owned();
         return Err(Exit { status: BAD_USAGE, message }.into());
     }
-    let has = |names: &[String], name: &str| names.iter().any(|one| one == name);
-    let engine = |server: &Server| server.engine.as_ref().map_or("", |engine| &engine.name).to_owned();
-    let is_word = |server: &Server| {
-        let word = targets.word.as_deref().unwrap_or_default();
-        [&*server.name, &server.comm, &engine(server), &server.id.pid.to_string()].contains(&word)
-    };
-    let is_meant = |server: &&Arc<Server>| {
-        targets.pid.contains(&server.id.pid)
-            || has(&targets.server, &server.name)
-            || has(&targets.comm, &server.comm)
-            || has(&targets.engine, &engine(server))
-            || is_word(server)
-    };
     let are_all_meant = targets.all || !targets.is_given() && targets.word.is_none();
-    let meant: BTreeSet<ServerId> = all.servers.iter().filter(is_meant).map(|server| server.id).collect();
+    let meant: BTreeSet<ServerId> =
+        all.iter().filter(|server| is_meant(targets, server)).map(|server| server.id).collect();
     if !are_all_meant && meant.is_empty() {
         let there: Vec<String> =
-            all.servers.iter().map(|server| escape_sentence(&server.name)).take(MOST_NAMED).collect();
+            all.iter().map(|server| escape_sentence(&server.name)).take(MOST_NAMED).collect();
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
         let message = format!("the recording has no such server: it has {there}");
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     Ok(move |server| are_all_meant || meant.contains(&server))
+}
+
+/// As among running servers, an engine narrows what is named otherwise.
+fn is_meant(targets: &TargetArgs, server: &Server) -> bool {
+    let has = |names: &[String], name: &str| names.iter().any(|one| one == name);
+    let engine = server.engine.as_ref().map_or("", |engine| &engine.name);
+    let is_word = |word: &String| {
+        *word == *server.name || *word == server.comm || word == engine || *word == server.id.pid.to_string()
+    };
+    let is_one = targets.pid.contains(&server.id.pid)
+        || has(&targets.server, &server.name)
+        || has(&targets.comm, &server.comm)
+        || targets.word.as_ref().is_some_and(is_word);
+    let lists = [targets.pid.len(), targets.server.len(), targets.comm.len()];
+    let is_named = lists != [0; 3] || targets.word.is_some();
+    (is_one || !is_named) && (targets.engine.is_empty() || has(&targets.engine, engine))
 }
 
 #[cfg(test)]

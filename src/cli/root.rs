@@ -78,9 +78,9 @@ pub(crate) enum Action {
     Record(Record),
     /// Say what a recording holds, and what of it is missing
     Segments(Segments),
-    /// Copy a recording, or a part of it, without names
+    /// Copy a recording, or a part of it; with --redact, without names
     ///
-    /// So that it can be attached to a public report.
+    /// Without names, it can be attached to a public report.
     Export(Export),
     /// Say what works on this host, and if tracing does not, why
     ///

@@ -66,9 +66,9 @@ struct Found {
 pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     let targets = &arguments.trace.targets;
     let select = || session::selection(targets, &engines);
-    if let Some(history) = arguments.replay.history()? {
+    if let Some(history) = arguments.replay.history(targets)? {
         let all = history.last(Duration::MAX).context("its intervals cannot be read")?;
-        let is_meant = replay::only(targets, &all)?;
+        let is_meant = replay::only(targets, &all.servers)?;
         return tell(arguments, recorded(&all, is_meant));
     }
     let mut found = match remote::standing(&arguments.socket) {

@@ -59,7 +59,7 @@ pub struct Stuck {
 }
 
 pub fn run(arguments: &Stuck, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
-    if let Some(history) = arguments.replay.history()? {
+    if let Some(history) = arguments.replay.history(&arguments.targets)? {
         return print_recorded(arguments, &history);
     }
     let rules = session::rules(engines, arguments.roles.as_deref())?;
@@ -121,7 +121,7 @@ pub fn run(arguments: &Stuck, engines: Arc<Engines>) -> anyhow::Result<ExitCode>
 /// What was in flight at the end of what was recorded.
 fn print_recorded(arguments: &Stuck, history: &History) -> anyhow::Result<ExitCode> {
     let mut m = history.last(Duration::MAX).context("its intervals cannot be read")?;
-    let is_meant = replay::only(&arguments.targets, &m)?;
+    let is_meant = replay::only(&arguments.targets, &m.servers)?;
     m.retain_servers(is_meant);
     if arguments.form.is_json() {
         let message =

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 
 use super::exit;
@@ -89,7 +88,7 @@ pub fn run(top: Top, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
 }
 
 fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitCode> {
-    let recorded = top.replay.history_and_moment()?;
+    let recorded = top.replay.history_and_moment(&top.trace.targets)?;
     let style = top.style.apply(Style::for_stdout());
     let colors = match Colors::from_environment(|name| std::env::var_os(name)) {
         _ if !style.color => Colors::None,
@@ -109,9 +108,11 @@ fn show(top: Top, engines: Arc<Engines>, screen: Screen) -> anyhow::Result<ExitC
     let (names, stuck_after) = (top.names.clone(), top.stuck_after);
     let ended = match recorded {
         Some((recording, at)) => {
-            let all = recording.last(Duration::MAX).context("its intervals cannot be read")?;
-            let is_meant = replay::only(&top.trace.targets, &all)?;
-            let recording = Box::new(recording.of_servers(is_meant));
+            let targets = &top.trace.targets;
+            let servers = recording.servers();
+            let is_meant = replay::only(targets, &servers)?;
+            let is_narrowed = servers.iter().any(|server| !is_meant(server.id));
+            let recording = Box::new(if is_narrowed { recording.of_servers(is_meant) } else { recording });
             terminal::run(screen, options(String::new()), Feed::Recording(recording, at))?
         }
         None => {

@@ -82,7 +82,7 @@ pub struct Rest {
 
 impl Rest {
     pub(crate) fn add(&mut self, row: &FileRow) {
-        self.rows += 1;
+        self.rows = self.rows.saturating_add(1);
         self.stats.merge(&row.stats);
     }
 

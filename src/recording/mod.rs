@@ -113,14 +113,20 @@ impl History {
     /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what
     /// there is no room for.
     pub fn push(&mut self, measurement: &Interval) {
+        self.keep(measurement);
+    }
+
+    /// The same; false: it has too many rows.
+    pub(crate) fn keep(&mut self, measurement: &Interval) -> bool {
         let moment = self.completed_by(measurement);
         let changed = |server: &&Arc<Server>| {
             self.servers.get(&server.id).is_some_and(|known| known != *server)
                 && !moment.servers.iter().any(|listed| listed.id == server.id)
         };
         let also: Vec<Arc<Server>> = measurement.servers.iter().filter(changed).cloned().collect();
-        self.insert(&moment, &also);
+        let is_kept = self.insert(&moment, &also);
         self.forget();
+        is_kept
     }
 
     /// A part of the next moment: snapshots that are taken in between do not make moments shorter.
@@ -142,19 +148,21 @@ impl History {
         moment
     }
 
-    fn insert(&mut self, moment: &Interval, also: &[Arc<Server>]) {
+    /// False: it has too many rows.
+    fn insert(&mut self, moment: &Interval, also: &[Arc<Server>]) -> bool {
         let is_full = |segment: &Arc<Segment>| {
             segment.duration() >= self.options.length / SEGMENTS
-                || segment.grown() >= self.options.bytes / (2 * SEGMENTS as usize)
+                || segment.grown() >= (self.options.bytes / (2 * SEGMENTS as usize)).max(segment.first())
         };
         if self.segments.back().is_none_or(is_full) {
             self.segments.push_back(Arc::new(Segment::begin(None)));
         }
         let segment = self.segments.back_mut().expect("there is one");
-        Arc::make_mut(segment).push(moment, also);
+        let is_kept = Arc::make_mut(segment).push(moment, also);
         for server in moment.servers.iter().chain(also) {
             self.servers.insert(server.id, server.clone());
         }
+        is_kept
     }
 
     /// The oldest segment goes when the others reach back far enough without it, or there is no room for it.
@@ -228,9 +236,14 @@ impl History {
         self.retain(|span| span.start <= moment && moment < span.end);
     }
 
-    /// A moment of the interval with the longest wait for a sync.
-    pub(crate) fn worst(&self) -> Option<SystemTime> {
-        let waits = self.kept().filter_map(|kept| Some((longest_wait(&kept.read()?), kept.span().start)));
+    /// A moment of the interval with the longest wait for a sync of these servers.
+    pub(crate) fn worst(&self, wanted: impl Fn(ServerId) -> bool) -> Option<SystemTime> {
+        let wait = |kept: Kept| {
+            let mut interval = kept.read()?;
+            interval.retain_servers(&wanted);
+            Some((longest_wait(&interval), kept.span().start))
+        };
+        let waits = self.kept().filter_map(wait);
         waits.max_by_key(|(wait, start)| (*wait, *start)).map(|(_, start)| start)
     }
 
@@ -245,6 +258,11 @@ impl History {
             }
             Some(sum)
         })
+    }
+
+    /// All that are named in it.
+    pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
+        self.servers.values().cloned().collect()
     }
 
     /// With the figures of these servers alone.

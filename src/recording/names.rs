@@ -78,6 +78,11 @@ impl Names {
         }));
     }
 
+    /// Servers, files and neighbours.
+    pub fn len(&self) -> usize {
+        self.servers.len() + self.files.len() + self.neighbours.len()
+    }
+
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.servers.values()
     }
@@ -113,9 +118,9 @@ fn server_entry(mut value: Value) -> Option<ServerEntry> {
     let mut entry: ServerEntry = match serde_json::from_value(value.clone()) {
         Ok(entry) => entry,
         Err(_) => {
-            let server = value.get_mut("server")?;
-            server["engine"] = Value::Null;
-            server["thresholds"] = Value::Array(Vec::new());
+            let server = value.get_mut("server")?.as_object_mut()?;
+            server.insert("engine".into(), Value::Null);
+            server.insert("thresholds".into(), Value::Array(Vec::new()));
             serde_json::from_value(value).ok()?
         }
     };

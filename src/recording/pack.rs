@@ -93,6 +93,7 @@ pub struct Inconsistent;
 
 /// Counts, bytes and nanoseconds of one row that are beyond anything: sums of them must not overflow.
 const MAX_FIGURE: u64 = 1 << 40;
+const MAX_BYTES: u64 = 1 << 50;
 const MAX_TIME: u64 = 1 << 53;
 /// As the kernel has it.
 const MAX_ERRNO: i32 = 4_095;
@@ -221,7 +222,7 @@ pub(super) fn unpack(
         servers: packed.servers.iter().filter_map(|&number| names.server(number).cloned()).collect(),
         roles: table(packed.roles.into_iter().filter_map(role_row))?,
         files: table(packed.files.into_iter().filter_map(file_row))?,
-        rest: Rest { rows: rest.rows, stats: stats(rest.stats.unwrap_or_default())? },
+        rest: Rest { rows: rest.rows.min(MAX_FIGURE), stats: stats(rest.stats.unwrap_or_default())? },
         failures: table(packed.failures.into_iter().filter_map(file_row))?,
         writes: table(packed.writes.into_iter().filter_map(file_row))?,
         write_roles: table(packed.write_roles.into_iter().filter_map(role_row))?,
@@ -293,8 +294,9 @@ fn stats(packed: wire::Stats) -> Result<Stats, Inconsistent> {
     }
     let is_failure =
         |failed: &wire::Failed| (0..=MAX_ERRNO).contains(&failed.errno) && failed.count <= MAX_FIGURE;
-    let figures = [packed.count, packed.bytes, packed.untimed];
+    let figures = [packed.count, packed.untimed];
     let is_sane = figures.iter().all(|figure| *figure <= MAX_FIGURE)
+        && packed.bytes <= MAX_BYTES
         && packed.sum_ns <= MAX_TIME
         && packed.pending_ns.unsigned_abs() <= MAX_TIME;
     if !rest.is_empty() || !is_sane || !packed.errors.iter().all(is_failure) {

@@ -21,22 +21,36 @@ const GAP: Duration = Duration::from_millis(50);
 /// Times of one segment between which there are gaps.
 const MAX_RUNS: usize = 1_000;
 
-/// A span of time by the wall clock, without an end on either side where there is None.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Window {
-    pub from: Option<SystemTime>,
-    pub to: Option<SystemTime>,
+/// Which intervals are read, by the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Without an end on either side where there is None.
+    Span { from: Option<SystemTime>, to: Option<SystemTime> },
+    /// Those in which it lies.
+    Moment(SystemTime),
 }
 
 impl Window {
-    /// Of an interval more than half of which lies in it. Of windows that follow each other, one has it.
+    #[cfg(test)]
+    pub const ALL: Window = Window::Span { from: None, to: None };
+
+    /// Of a span, an interval more than half of which lies in it. Of spans that follow each other, one has
+    /// it.
     fn has(&self, start: SystemTime, end: SystemTime) -> bool {
         let middle = start + end.duration_since(start).unwrap_or_default() / 2;
-        self.from.is_none_or(|from| middle >= from) && self.to.is_none_or(|to| middle < to)
+        match self {
+            Window::Span { from, to } => {
+                from.is_none_or(|from| middle >= from) && to.is_none_or(|to| middle < to)
+            }
+            Window::Moment(at) => (start..end).contains(at),
+        }
     }
 
     fn touches(&self, start: SystemTime, end: SystemTime) -> bool {
-        self.from.is_none_or(|from| end > from) && self.to.is_none_or(|to| start < to)
+        match self {
+            Window::Span { from, to } => from.is_none_or(|from| end > from) && to.is_none_or(|to| start < to),
+            Window::Moment(at) => (start..=end).contains(at),
+        }
     }
 }
 
@@ -209,7 +223,7 @@ impl Recording {
             segments.push(segment);
         }
         let options = Options { length: Duration::MAX, bytes: usize::MAX, files: usize::MAX };
-        Ok((History::of(options, segments.into_iter().rev()), is_all))
+        Ok((History::of(options, in_order(segments).into_iter()), is_all))
     }
 
     /// Times of which there is more detail than this tier has, in their order.
@@ -225,6 +239,35 @@ impl Recording {
         });
         runs
     }
+}
+
+/// What is made of segments that lie between each other's intervals has so many bytes at most each.
+const MADE_ANEW: usize = 8 << 20;
+
+/// By time: where a detail is missing, intervals of a coarser segment lie between those of others, and all
+/// are put into new segments.
+fn in_order(mut segments: Vec<Segment>) -> Vec<Segment> {
+    segments.retain(|segment| segment.len() > 0);
+    segments.sort_by_key(|segment| segment.span(0).start);
+    let mut places: Vec<(SystemTime, usize, usize)> = Vec::new();
+    for (which, segment) in segments.iter().enumerate() {
+        places.extend((0..segment.len()).map(|at| (segment.span(at).start, which, at)));
+    }
+    if places.is_sorted_by_key(|(start, ..)| *start) {
+        return segments;
+    }
+    places.sort_unstable();
+    let mut ordered = vec![Segment::begin(None)];
+    for (_, which, at) in places {
+        let Some(interval) = segments[which].interval(at, None) else { continue };
+        if ordered.last().is_none_or(|last| last.bytes().len() >= MADE_ANEW) {
+            ordered.push(Segment::begin(None));
+        }
+        if let Some(last) = ordered.last_mut() {
+            last.push(&interval, &[]);
+        }
+    }
+    ordered
 }
 
 /// Whether any of an interval lies in one of these times, which do not overlap.

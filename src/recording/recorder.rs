@@ -94,7 +94,7 @@ impl Shared {
             drop(state);
             let outcome = match &next {
                 Some(interval) => writer.push(interval),
-                None => writer.close(),
+                None => writer.finish(),
             };
             let mut state = lock(&self.state);
             state.status.written = writer.written();

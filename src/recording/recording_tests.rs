@@ -49,13 +49,13 @@ fn record(path: &Path, intervals: impl IntoIterator<Item = Interval>) -> u64 {
     let mut writer = Writer::open(path, LIMIT).unwrap();
     let intervals: Vec<_> = intervals.into_iter().collect();
     intervals.iter().for_each(|m| writer.push(m).unwrap());
-    writer.close().unwrap();
+    writer.finish().unwrap();
     assert_eq!(writer.written().lost, 0);
     intervals.iter().map(|m| m.total().count).fold(0, u64::saturating_add)
 }
 
 fn all(path: &Path) -> Vec<Interval> {
-    let (history, is_all) = Recording::open(path).unwrap().history(Window::default()).unwrap();
+    let (history, is_all) = Recording::open(path).unwrap().history(Window::ALL).unwrap();
     assert!(is_all);
     history.moments().collect()
 }
@@ -81,7 +81,7 @@ fn what_was_recorded_is_read_as_it_was_also_before_the_recording_is_complete() {
     }
     let expected: Vec<Interval> = recorded.iter().map(|m| super::limit::limited(m, 500)).collect();
     assert_eq!(all(directory.path()), expected);
-    writer.close().unwrap();
+    writer.finish().unwrap();
     assert_eq!(all(directory.path()), expected);
     assert_eq!(Recording::open(directory.path()).unwrap().missing(), []);
     assert!(files(directory.path()).iter().all(|file| !file.to_string_lossy().contains("plain")));
@@ -96,7 +96,7 @@ fn a_window_has_the_intervals_that_lie_in_it() {
     record(directory.path(), (0..700).map(small));
     let begin = quiet().span.start;
     let of = |from: u64, to: u64| {
-        let window = Window { from: Some(begin + seconds(from)), to: Some(begin + seconds(to)) };
+        let window = Window::Span { from: Some(begin + seconds(from)), to: Some(begin + seconds(to)) };
         let (history, _) = Recording::open(directory.path()).unwrap().history(window).unwrap();
         history.moments().map(|m| m.span.sequence).collect::<Vec<_>>()
     };
@@ -122,6 +122,16 @@ fn a_recorder_that_is_killed_loses_nothing_that_it_had_written_and_another_goes_
     let missing = Recording::open(killed.path()).unwrap().missing();
     let begin = quiet().span.start;
     assert_eq!(missing, [Missing::Gap { from: begin + seconds(15), to: begin + seconds(20) }]);
+    // What had only begun of the coarser intervals is written by the next one.
+    let total: u64 = all(killed.path()).iter().map(|m| m.total().count).sum();
+    for tier in ["all-", "10s-"] {
+        for file in files(killed.path()) {
+            if file.file_name().unwrap().to_string_lossy().starts_with(tier) {
+                std::fs::remove_file(file).unwrap();
+            }
+        }
+        assert_eq!(all(killed.path()).iter().map(|m| m.total().count).sum::<u64>(), total, "without {tier}");
+    }
     // Killed while it compressed: both files are there, and either may be the one that is whole.
     for length in [0, 100, u64::MAX] {
         let both = tempfile::tempdir().unwrap();
@@ -245,6 +255,7 @@ fn a_segment_that_is_gone_is_told_and_costs_no_other() {
     // Of its time there is less detail, and nothing else is.
     let moments = all(directory.path());
     assert_eq!(moments.len(), 1_300 + 60);
+    assert!(moments.windows(2).all(|pair| pair[0].span.end <= pair[1].span.start), "out of order");
     assert_eq!(moments.iter().map(|m| m.total().count).sum::<u64>(), total);
 }
 
@@ -267,7 +278,7 @@ fn the_limit_holds_at_every_instant_and_the_past_gets_coarser_before_it_goes() {
             assert!(size <= LEAST_LIMIT, "{size} bytes after {second} s");
         }
     }
-    writer.close().unwrap();
+    writer.finish().unwrap();
     assert_eq!(writer.written().lost, 0);
     assert!(size(directory.path()) <= LEAST_LIMIT);
     let recording = Recording::open(directory.path()).unwrap();
@@ -395,6 +406,6 @@ fn a_recording_from_a_stranger_is_harmless() {
     let directory = tempfile::tempdir().unwrap();
     m.roles[0].stats.count = u64::MAX;
     record(directory.path(), [m, at(1, busy())]);
-    let (history, _) = Recording::open(directory.path()).unwrap().history(Window::default()).unwrap();
+    let (history, _) = Recording::open(directory.path()).unwrap().history(Window::ALL).unwrap();
     assert_eq!(history.moments().count(), 1);
 }

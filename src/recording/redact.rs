@@ -1,25 +1,37 @@
-//! Takes out of a recording what is nobody else's: names of hosts, servers, users, processes, files and devices.
-//! Each becomes a word with a number, the same one wherever it stood. Every field is named here, so that a new
-//! one cannot be forgotten.
+//! Takes out of a recording what is nobody else's: names of hosts, servers, users, processes, files and
+//! devices. Each becomes a word with a number, the same one wherever it stood. Every field is named here, so
+//! that a new one cannot be forgotten.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::model::{
-    DeviceRow, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS, Owner, Server,
-    Setup, StorageStack, Table, Unsynced, UnsyncedRow,
+    DeviceRow, Engine, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS, Owner,
+    Server, Setup, StorageStack, Table, Unsynced, UnsyncedRow,
 };
 
-/// The longest ending of a file's name that is kept, as it says what kind of file it is.
-const LONGEST_ENDING: usize = 5;
+/// Endings of files' names that are kept, as they say what kind of file it is.
+const ENDINGS: [&str; 16] = [
+    "aof", "bin", "db", "dblwr", "frm", "ib", "ibd", "ibt", "ibu", "index", "info", "log", "rdb", "snap",
+    "sst", "wal",
+];
 
-#[derive(Default)]
 pub(crate) struct Redactor {
+    /// Engines that everybody knows: profiles of a user's own have names and words of that user's own.
+    builtin: Vec<Arc<Engine>>,
     words: BTreeMap<&'static str, BTreeMap<String, usize>>,
 }
 
 impl Redactor {
+    pub fn new(builtin: Vec<Arc<Engine>>) -> Redactor {
+        Redactor { builtin, words: BTreeMap::new() }
+    }
+
+    fn is_builtin(&self, engine: &Engine) -> bool {
+        self.builtin.iter().any(|known| **known == *engine)
+    }
+
     pub fn interval(&mut self, m: Interval) -> Interval {
         let Interval {
             span,
@@ -43,6 +55,8 @@ impl Redactor {
         let known: Vec<Arc<Server>> = servers.iter().cloned().collect();
         let is_known =
             |sync: &InFlight| known.iter().any(|server| server.id == sync.server && server.engine.is_some());
+        let known_in_flight: Vec<(bool, InFlight)> =
+            in_flight.into_iter().map(|sync| (is_known(&sync), sync)).collect();
         Interval {
             span,
             setup: Arc::new(self.setup(&setup)),
@@ -55,7 +69,10 @@ impl Redactor {
             writes: self.files(writes),
             write_roles,
             threads: Table::default(),
-            in_flight: in_flight.into_iter().map(|sync| self.in_flight(is_known(&sync), sync)).collect(),
+            in_flight: known_in_flight
+                .into_iter()
+                .map(|(is_known, sync)| self.in_flight(is_known, sync))
+                .collect(),
             neighbours: neighbours.into_iter().map(|row| self.neighbour(row)).collect(),
             whole_disks: Default::default(),
             unwatched,
@@ -78,18 +95,13 @@ impl Redactor {
         let mut redacted = PathBuf::new();
         for component in path.components() {
             match component {
-                Component::Normal(name) => {
-                    let name = name.to_string_lossy();
-                    let is_harmless = |ending: &str| {
-                        ending.len() <= LONGEST_ENDING && ending.chars().all(|c| c.is_ascii_lowercase())
-                    };
-                    let ending =
-                        name.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| is_harmless(ending));
-                    let word = self.word("name", &name);
-                    redacted.push(ending.map_or(word.clone(), |ending| format!("{word}.{ending}")));
-                }
+                Component::Normal(name) => redacted.push(self.word("name", &name.to_string_lossy())),
                 other => redacted.push(other),
             }
+        }
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if let Some(ending) = ending.filter(|ending| ENDINGS.contains(ending)) {
+            redacted.set_extension(ending);
         }
         redacted
     }
@@ -158,7 +170,9 @@ impl Redactor {
             uuid: _,
             server_id: _,
         } = known_by;
-        let is_product = engine.as_ref().is_some_and(|engine| engine.commands.contains(comm));
+        let engine = engine.as_ref().filter(|engine| self.is_builtin(engine));
+        let is_product = engine.is_some_and(|engine| engine.commands.contains(comm));
+        let thresholds = if engine.is_some() { thresholds.clone() } else { Vec::new() };
         let storage = storage.iter().map(|stack| {
             let StorageStack { mount, layers, durability, is_for_data } = stack;
             StorageStack {
@@ -173,7 +187,7 @@ impl Redactor {
             id: *id,
             name: self.word("server", name).into(),
             comm: if is_product { comm.clone() } else { self.word("process", comm) },
-            engine: engine.clone(),
+            engine: engine.cloned(),
             version: version.clone(),
             datadir: datadir.as_deref().map(|path| self.path(path)),
             socket: socket.as_deref().map(|path| self.path(path)),
@@ -185,7 +199,7 @@ impl Redactor {
             storage,
             seccomp_filters: *seccomp_filters,
             notes: notes.iter().map(|note| Self::sentence(note)).collect(),
-            thresholds: thresholds.clone(),
+            thresholds,
             doublewrite_apart_since: *doublewrite_apart_since,
             alive: *alive,
             known_by: KnownBy {
@@ -299,7 +313,8 @@ mod tests {
         m.in_flight.push(in_flight(Role::Redo, "/secret-place/#ib_redo7", std::time::Duration::from_secs(3)));
         m.neighbours = vec![neighbour("/dev/secret-device", "secret-job", &[(3, 1_000)])].into();
         assert!(written(&m).contains("secret"));
-        let mut redactor = Redactor::default();
+        let builtin = m.servers.iter().filter_map(|server| server.engine.clone()).collect();
+        let mut redactor = Redactor::new(builtin);
         let redacted = redactor.interval(m.clone());
         assert!(!written(&redacted).contains("secret"), "{}", written(&redacted));
         assert_eq!((redacted.total(), &redacted.roles), (m.total(), &m.roles));

@@ -27,12 +27,15 @@ pub(super) struct Segment {
     is_compact: bool,
     numbers: Numbers,
     intervals: Vec<Place>,
+    /// Of all of them together.
+    duration: Duration,
     /// Of frames with names.
     named: usize,
 }
 
-/// What is made of a name takes more room than its JSON.
+/// What is made of a name takes more room than its JSON, and so much at least.
 const MEMORY_OF_NAMES: usize = 2;
+const MEMORY_OF_ENTRY: usize = 600;
 
 /// Intervals that are compressed together. A damaged byte costs them all.
 const BATCH: usize = 10;
@@ -70,6 +73,7 @@ impl Segment {
             is_compact: false,
             numbers: Numbers::default(),
             intervals: Vec::new(),
+            duration: Duration::ZERO,
             named: 0,
         }
     }
@@ -95,6 +99,7 @@ impl Segment {
         }
         frame::write(&mut self.bytes, Kind::Interval, &interval.span, &payload);
         let end = self.bytes.len();
+        self.duration = self.duration.saturating_add(interval.span.duration);
         self.intervals.push(Place {
             span: interval.span,
             payload: end - payload.len()..end,
@@ -174,12 +179,19 @@ impl Segment {
             }
         }
         segment.bytes = bytes;
+        segment.sum_up();
         segment
+    }
+
+    fn sum_up(&mut self) {
+        let durations = self.intervals.iter().map(|place| place.span.duration);
+        self.duration = durations.fold(Duration::ZERO, Duration::saturating_add);
     }
 
     /// Forgets the other intervals, and no names.
     pub fn retain(&mut self, wanted: impl Fn(&Span) -> bool) {
         self.intervals.retain(|place| wanted(&place.span));
+        self.sum_up();
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -188,12 +200,15 @@ impl Segment {
 
     /// Estimated.
     pub fn memory(&self) -> usize {
-        self.bytes.capacity() + MEMORY_OF_NAMES * self.named + self.intervals.capacity() * size_of::<Place>()
+        self.bytes.capacity()
+            + MEMORY_OF_NAMES * self.named
+            + MEMORY_OF_ENTRY * self.numbers.told().len()
+            + self.intervals.capacity() * size_of::<Place>()
     }
 
     /// What came after its first interval: names are told with that one, however full a segment is.
     pub fn grown(&self) -> usize {
-        self.intervals.first().map_or(0, |first| self.bytes.len() - first.payload.end)
+        self.bytes.len() - self.first()
     }
 
     pub fn names(&self) -> &Names {
@@ -215,7 +230,12 @@ impl Segment {
 
     /// How much time its intervals cover.
     pub fn duration(&self) -> Duration {
-        self.intervals.iter().map(|place| place.span.duration).fold(Duration::ZERO, Duration::saturating_add)
+        self.duration
+    }
+
+    /// The bytes up to the end of its first interval: names are told with that one.
+    pub fn first(&self) -> usize {
+        self.intervals.first().map_or(0, |first| first.payload.end)
     }
 
     pub fn setup(&self) -> Option<&Arc<Setup>> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::folder::{Folder, Name, Tier};
 use super::limit::limited;
@@ -90,7 +90,7 @@ pub struct Writer {
     closed: BTreeMap<Name, u64>,
     /// Plain segments of which there is a compressed one that the kernel may not have written yet: with their
     /// lengths, and since when.
-    retired: VecDeque<(Name, u64, Duration)>,
+    retired: VecDeque<(Name, u64, Instant)>,
     /// The end of the last interval, by the monotonic clock.
     last: Option<Duration>,
     written: Written,
@@ -162,9 +162,38 @@ impl Writer {
         let (retired, written) = (VecDeque::new(), Written::default());
         let limit = limit.max(LEAST_LIMIT);
         let mut writer = Writer { folder, limit, streams, closed, retired, last: None, written };
-        // It may have had a higher one. That others leave no room is said when something is written.
-        let _ = writer.make_room(0);
+        // It may have had a higher one. What stands in the way is said when something is written.
+        let _ = writer.make_room(0, 0);
+        let _ = writer.recover();
         Ok(writer)
+    }
+
+    /// A recorder that was killed had not written what had only begun of its coarser intervals: it is in the
+    /// finest ones.
+    fn recover(&mut self) -> Result<(), WriteError> {
+        let left: Vec<Name> =
+            self.closed.keys().filter(|name| name.tier == Tier::All && name.is_plain).copied().collect();
+        if left.is_empty() {
+            return Ok(());
+        }
+        let mut ends = [SystemTime::UNIX_EPOCH; 3];
+        for (tier, end) in Tier::ALL.into_iter().zip(&mut ends) {
+            let last = self.closed.keys().filter(|name| name.tier == tier).max_by_key(|name| name.number);
+            let Some(last) = last else { continue };
+            let segment = Segment::read(self.folder.read(*last)?);
+            *end = (0..segment.len()).map(|at| segment.span(at).end).max().unwrap_or(*end);
+        }
+        for name in left {
+            let segment = Segment::read(self.folder.read(name)?);
+            for interval in (0..segment.len()).filter_map(|at| segment.interval(at, None)) {
+                for (stream, end) in self.streams.iter_mut().zip(ends) {
+                    if stream.tier.length().is_some() && interval.span.start >= end {
+                        stream.begun = Some(joined(stream.begun.take(), &interval));
+                    }
+                }
+            }
+        }
+        self.close()
     }
 
     pub fn written(&self) -> Written {
@@ -229,7 +258,7 @@ impl Writer {
             return Err(WriteError::TooLarge);
         }
         let pending = open.pending();
-        self.make_room(pending)?;
+        self.make_room(pending, 0)?;
         let open = self.streams[at].open.as_mut().expect("it was opened");
         self.written.bytes += open.write(&self.folder)?;
         Ok(())
@@ -243,8 +272,9 @@ impl Writer {
 
     /// Forgets the oldest until there is room: what is finest first, unless a coarser tier has more than its
     /// share. Where others fill the filesystem, no more goes than would help.
-    fn make_room(&mut self, wanted: u64) -> Result<(), WriteError> {
-        let too_much = (self.size() + wanted).saturating_sub(self.limit);
+    /// `beside`: bytes that are there and in no account.
+    fn make_room(&mut self, wanted: u64, beside: u64) -> Result<(), WriteError> {
+        let too_much = (self.size() + beside + wanted).saturating_sub(self.limit);
         let (free, blocks) = self.folder.free_and_all()?;
         let short = ((LEAST_FREE * blocks as f64) as u64 + wanted).saturating_sub(free);
         let mut needed = too_much.max(short);
@@ -258,30 +288,44 @@ impl Writer {
             });
         }
         while needed > 0 {
-            let removed = match self.retired.pop_front() {
-                Some((name, bytes, _)) => {
-                    self.folder.remove(name)?;
-                    bytes
-                }
-                None => self.forget_oldest()?,
+            // What was compressed last is the last to go: the other file may not be on the disk yet.
+            let removed = match self.retired.len() > self.streams.len() {
+                true => self.remove_oldest_retired()?,
+                false => match self.forget_oldest()? {
+                    Some(bytes) => Some(bytes),
+                    None => self.remove_oldest_retired()?,
+                },
             };
+            let Some(removed) = removed else { break };
             needed = needed.saturating_sub(removed);
         }
         Ok(())
     }
 
-    /// How many bytes it had; none if there is none.
-    fn forget_oldest(&mut self) -> io::Result<u64> {
-        let of = |tier| self.closed.iter().filter(move |(name, _)| name.tier == tier);
+    /// How many bytes it had; None: there is none.
+    fn remove_oldest_retired(&mut self) -> io::Result<Option<u64>> {
+        let Some((name, bytes, _)) = self.retired.front().copied() else { return Ok(None) };
+        self.folder.remove(name)?;
+        self.retired.pop_front();
+        Ok(Some(bytes))
+    }
+
+    /// How many bytes it had. None: there is none that is not there twice.
+    fn forget_oldest(&mut self) -> io::Result<Option<u64>> {
+        let is_alone = |name: &Name| {
+            let plain = Name { is_plain: true, ..*name };
+            self.retired.iter().all(|(retired, ..)| *retired != plain)
+        };
+        let of = |tier| self.closed.iter().filter(move |(name, _)| name.tier == tier && is_alone(name));
         let has_too_much = |tier: &Tier| {
             of(*tier).map(|(_, bytes)| bytes).sum::<u64>() as f64 > tier.share() * self.limit as f64
         };
         let first = Tier::ALL.into_iter().find(has_too_much);
         let first = first.or_else(|| Tier::ALL.into_iter().find(|&tier| of(tier).next().is_some()));
         let oldest = first.and_then(|tier| of(tier).map(|(name, _)| *name).min_by_key(|name| name.number));
-        let Some(oldest) = oldest else { return Ok(u64::MAX) };
+        let Some(oldest) = oldest else { return Ok(None) };
         self.folder.remove(oldest)?;
-        Ok(self.closed.remove(&oldest).unwrap_or_default())
+        Ok(self.closed.remove(&oldest))
     }
 
     /// Ends the segments that have lasted long enough.
@@ -304,9 +348,13 @@ impl Writer {
         for at in 0..self.streams.len() {
             outcome = outcome.and(self.close_one(at));
         }
-        while let Some((name, ..)) = self.retired.pop_front() {
-            self.folder.remove(name)?;
-        }
+        outcome
+    }
+
+    /// The end of the recording: nothing is there twice.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        let outcome = self.close();
+        while self.remove_oldest_retired()?.is_some() {}
         outcome
     }
 
@@ -327,12 +375,11 @@ impl Writer {
         let Some(open) = self.streams[at].open.take() else { return Ok(()) };
         let compact = open.segment.compact();
         let name = Name { is_plain: false, ..open.name };
-        let now = self.last.unwrap_or_default();
-        let plain = open.file.is_some().then_some((open.name, open.written as u64, now));
+        let plain = open.file.is_some().then_some((open.name, open.written as u64, Instant::now()));
         // Not among those that may go, while it is the only one.
         let is_there = plain.map_or(0, |(_, bytes, _)| bytes);
         let outcome = self
-            .make_room(is_there + compact.len() as u64)
+            .make_room(compact.len() as u64, is_there)
             .and_then(|()| self.folder.make(name)?.write_all(&compact).map_err(WriteError::from));
         match &outcome {
             Ok(()) => {
@@ -353,11 +400,11 @@ impl Writer {
 
     /// Removes what is there twice, once that is on the disk.
     fn remove_retired(&mut self) -> io::Result<()> {
-        let now = self.last.unwrap_or_default();
-        while self.retired.front().is_some_and(|(.., since)| now.abs_diff(*since) >= WRITTEN_AFTER) {
-            if let Some((name, ..)) = self.retired.pop_front() {
-                self.folder.remove(name)?;
-            }
+        while let Some((name, ..)) =
+            self.retired.front().filter(|(.., since)| since.elapsed() >= WRITTEN_AFTER)
+        {
+            self.folder.remove(*name)?;
+            self.retired.pop_front();
         }
         Ok(())
     }
@@ -366,7 +413,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         // Nobody is left to be told.
-        let _ = self.close();
+        let _ = self.finish();
     }
 }
 

@@ -23,11 +23,18 @@ pub struct Log {
     slow: Vec<(u64, Arc<LogEntry>)>,
     next: u64,
     failures: u64,
+    /// None: nothing goes but for what is slower.
+    length: Option<Duration>,
 }
 
 impl Log {
     pub fn new(slow_from: Duration) -> Log {
-        Log { slow_from, failed: Vec::new(), slow: Vec::new(), next: 0, failures: 0 }
+        Log { length: Some(LENGTH), ..Log::of_recording(slow_from) }
+    }
+
+    /// Of all of a recording the slowest, however long it is.
+    pub fn of_recording(slow_from: Duration) -> Log {
+        Log { slow_from, failed: Vec::new(), slow: Vec::new(), next: 0, failures: 0, length: None }
     }
 
     pub fn slow_from(&self) -> Duration {
@@ -36,14 +43,15 @@ impl Log {
 
     pub fn record(&mut self, m: &Interval) {
         for row in m.files.iter().chain(&m.failures).filter(|row| row.stats.error_count() > 0) {
-            self.failures += row.stats.error_count();
+            self.failures = self.failures.saturating_add(row.stats.error_count());
             let numbered = self.number(entry(row, m.span.end));
             self.failed.push(numbered);
         }
         let excess = self.failed.len().saturating_sub(FAILED);
         self.failed.drain(..excess);
 
-        let since = m.span.end.checked_sub(LENGTH).unwrap_or(SystemTime::UNIX_EPOCH);
+        let since = self.length.and_then(|length| m.span.end.checked_sub(length));
+        let since = since.unwrap_or(SystemTime::UNIX_EPOCH);
         self.slow.retain(|(_, entry)| entry.at > since);
         let floor = match self.slow.len() {
             SLOWEST.. => self.slow.iter().map(|(_, entry)| entry.max.ns).min().unwrap_or(0),

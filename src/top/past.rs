@@ -18,6 +18,8 @@ use crate::render::rows::by_path;
 /// Files and threads whose last minutes are kept, of each interval: those that failed, then those that took
 /// most time.
 pub(crate) const KEPT_APART: usize = 50;
+/// The same where several intervals of a recording are one.
+const FILES_OF_RECORDING: usize = 500;
 const MOST_NEIGHBOURS: usize = 20;
 /// A sync that takes at least so long, and longer than the interval, hangs.
 const HANGS: Duration = Duration::from_secs(1);
@@ -88,9 +90,10 @@ impl Past {
 
     /// What was recorded, and no more than there are figures of over time.
     pub(crate) fn of_recording(recording: &History, hang_after: Duration, slow_from: Duration) -> Past {
-        let unlimited = Options { length: Duration::MAX, bytes: usize::MAX, files: usize::MAX };
+        let unlimited = Options { length: Duration::MAX, bytes: usize::MAX, files: FILES_OF_RECORDING };
         let empty = Past::new(hang_after, slow_from);
-        let mut past = Past { history: History::new(unlimited), ..empty };
+        let log = Log::of_recording(slow_from);
+        let mut past = Past { history: History::new(unlimited), log, ..empty };
         // Of a long one, some intervals are one.
         let step = recording.length() / TICKS;
         match recording.len() > TICKS as usize {
@@ -110,8 +113,9 @@ impl Past {
 
     /// One that was in a history: files that are not kept apart there are none of its rows.
     fn record_again(&mut self, m: &Interval, from_exporter: bool) {
-        self.history.push(m);
-        self.enter(m, None, from_exporter);
+        if self.history.keep(m) {
+            self.enter(m, None, from_exporter);
+        }
     }
 
     fn enter(&mut self, m: &Interval, selected: Option<&Key>, from_exporter: bool) {

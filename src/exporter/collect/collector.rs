@@ -140,9 +140,10 @@ fn follower(kept: Arc<Kept>) -> Follower {
             return;
         }
         let mut history = lock(&kept.history);
-        match is_tick {
-            true => history.push(interval),
-            false => history.push_part(interval),
+        if is_tick {
+            history.push(interval);
+        } else {
+            history.push_part(interval);
         }
     })
 }

@@ -71,6 +71,9 @@ fn too_small(state: &State, pen: &mut Pen) {
 /// Why there is no table.
 fn nothing_to_show(state: &State) -> Option<Vec<String>> {
     let waiting = || {
+        if state.playing.is_some() {
+            return vec!["The servers of this recording are of other times.".into()];
+        }
         vec![
             format!("Waiting for {}.", state.options.waits_for),
             "It is traced from its very first sync.".into(),

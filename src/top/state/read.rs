@@ -107,10 +107,12 @@ impl State {
             return sentences;
         }
         // Those that do most, first.
-        let busy =
-            |id: ServerId| m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns).sum();
+        let busy = |id: ServerId| {
+            let times = m.roles.iter().filter(|row| row.server == id).map(|row| row.stats.sum_ns);
+            times.fold(0, u64::saturating_add)
+        };
         let mut servers = servers.to_vec();
-        servers.sort_by_key(|&id| Reverse::<u64>(busy(id)));
+        servers.sort_by_key(|&id| Reverse(busy(id)));
         for &server in &servers {
             // What is stuck has lines of its own.
             let said = reading::of_server(m, server, &options);

@@ -220,6 +220,9 @@ impl Record {
     /// Everything since the start, or since figures were last begun anew; if nothing was counted since, what
     /// was seen last.
     pub fn summary(&self) -> Option<Interval> {
+        if self.is_recording {
+            return self.past.newest().and_then(|last| self.past.sum(SystemTime::UNIX_EPOCH, last.number));
+        }
         match (&self.base, &self.latest) {
             (Some(base), Some(latest)) if latest.taken > base.taken => Some(Interval::between(base, latest)),
             _ => self.newest.as_ref().map(|newest| (*newest.m).clone()),

@@ -15,7 +15,7 @@ use crate::common::redis::{REDIS, Redis};
 use crate::common::server::{Database, Kind};
 use crate::common::terminal::{TMUX, Terminal};
 use crate::common::turn::takes_long;
-use crate::common::{needs, wait_until};
+use crate::common::{Running, needs, wait_until};
 
 const FSYNCTOP: &str = env!("CARGO_BIN_EXE_fsynctop");
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -57,6 +57,25 @@ fn without_comment(line: &str) -> &str {
 struct Place {
     directory: tempfile::TempDir,
     pid: u32,
+    /// When the recording that is called `before` began and ended.
+    recorded: [String; 2],
+}
+
+/// A recording of the server at work, as the documentation has one.
+fn record(database: &Database, here: &Path) -> [String; 2] {
+    let mut record = Command::new(FSYNCTOP);
+    record.args(["record", "-d", "3", "--output-directory"]).arg(here.join("before")).stdout(Stdio::null());
+    let mut recorder = Running(record.spawn().unwrap());
+    let name = here.join("before/all-00000000-plain.fst");
+    wait_until("the recorder", || name.exists());
+    while recorder.0.try_wait().unwrap().is_none() {
+        database.execute(&["CREATE OR REPLACE TABLE mysql.recorded (a INT) ENGINE=InnoDB"]);
+    }
+    let mut segments = Command::new(FSYNCTOP);
+    segments.args(["segments", "--output", "json"]).arg(here.join("before"));
+    let said = segments.output().unwrap().stdout;
+    let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    ["start", "end"].map(|edge| said["details"][0][edge].as_str().unwrap().to_owned())
 }
 
 impl Place {
@@ -66,6 +85,12 @@ impl Place {
         let scratch = here.join("scratch");
         line.replace("4711", &self.pid.to_string())
             .replace("/srv/scratch", scratch.to_str().unwrap())
+            .replace("/srv/rec", here.join("rec").to_str().unwrap())
+            .replace("record -o before", "record -o again")
+            .replace(" before", &format!(" {}", here.join("before").display()))
+            .replace("14:40", &self.recorded[0])
+            .replace("14:50", &self.recorded[1])
+            .replace("14:46:05", &self.recorded[0])
             .replace("/etc/fsynctop.cnf", here.join("fsynctop.cnf").to_str().unwrap())
             .replace("/etc/fsynctop.conf", here.join("fsynctop.conf").to_str().unwrap())
     }
@@ -118,7 +143,9 @@ fn every_command_of_the_documentation_does_what_it_says() {
     needs(&[TMUX]);
     takes_long("each documented command runs for two seconds");
     let database = Database::start(Kind::MariaDb, &[]);
-    let place = Place { directory: tempfile::tempdir().unwrap(), pid: database.pid };
+    let directory = tempfile::tempdir().unwrap();
+    let recorded = record(&database, directory.path());
+    let place = Place { directory, pid: database.pid, recorded };
     let here = place.directory.path();
     fs::create_dir(here.join("scratch")).unwrap();
     fs::write(here.join("fsynctop.cnf"), "[client]\nuser=root\n").unwrap();
@@ -156,6 +183,8 @@ fn every_command_of_the_documentation_does_what_it_says() {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words[..] {
                 ["fsynctop"] | ["fsynctop", "top", ..] => {
+                    let line = place.adapted(&line);
+                    let words: Vec<&str> = line.split_whitespace().collect();
                     let terminal = Terminal::fsynctop(110, 33, &words[1..]);
                     terminal.until_shown("redo");
                     terminal.keys(&["q"]);
