@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -11,6 +12,7 @@ use super::ack::Ack;
 use super::calibrate::Calibrate;
 use super::check::Check;
 use super::events::Events;
+use super::exit::{BAD_USAGE, Exit};
 use super::explain::Explain;
 use super::export::Export;
 use super::exporter::Exporter;
@@ -33,6 +35,7 @@ use super::words;
 use crate::engine::engines::Engines;
 use crate::probe::build_info;
 use crate::server::who::naming::GivenName;
+use crate::text::escape;
 
 const USAGE: &str = "fsynctop [ACTION] [SERVER] [OPTIONS]";
 
@@ -180,7 +183,11 @@ pub fn command() -> Command {
 }
 
 /// `fsynctop help`, `fsynctop help once`: as with --help.
-pub(crate) fn help(action: Option<&str>) -> ! {
+pub(crate) fn help(action: Option<&str>) -> anyhow::Result<ExitCode> {
+    if let Some(unknown) = action.filter(|action| command().find_subcommand(action).is_none()) {
+        let message = format!("there is no action {}", escape(unknown.as_bytes()));
+        return Err(Exit { status: BAD_USAGE, message }.into());
+    }
     let words = ["fsynctop"].into_iter().chain(action).chain(["--help"]);
     match command().try_get_matches_from(words) {
         Err(help) => help.exit(),

@@ -187,6 +187,11 @@ fn the_help_says_what_one_must_know() {
         assert!(help.contains(part), "no {part:?} in {help}");
     }
     assert!(!help.contains("exec-when-told"), "{help}");
+    for (words, as_well) in [(&["help"][..], &["--help"][..]), (&["help", "record"], &["record", "--help"])] {
+        let (help, same) = (output(fsynctop().args(words)), output(fsynctop().args(as_well)));
+        assert!(help.status.success() && stdout(&help) == stdout(&same), "{words:?}: {help:?}");
+    }
+    fails_with(&["help", "no-such-action"], 2, &["no-such-action"]);
     let short = stdout(&output(fsynctop().arg("-h")));
     let examples =
         short.split("Examples (more: fsynctop --help, man fsynctop):\n").nth(1).unwrap_or_default();
