@@ -150,9 +150,12 @@ impl History {
 
     /// False: it has too many rows.
     fn insert(&mut self, moment: &Interval, also: &[Arc<Server>]) -> bool {
+        // Names are told anew in each: where they are many, a segment has as much of intervals.
         let is_full = |segment: &Arc<Segment>| {
-            segment.duration() >= self.options.length / SEGMENTS
-                || segment.grown() >= (self.options.bytes / (2 * SEGMENTS as usize)).max(segment.first())
+            let most = self.options.bytes / (2 * SEGMENTS as usize);
+            let is_long = segment.duration() >= self.options.length / SEGMENTS;
+            let is_mostly_names = segment.first() > most && segment.grown() < segment.first();
+            !is_mostly_names && (is_long || segment.grown() >= most)
         };
         if self.segments.back().is_none_or(is_full) {
             self.segments.push_back(Arc::new(Segment::begin(None)));

@@ -188,6 +188,27 @@ fn the_budget_holds_whatever_comes_and_the_oldest_go_first() {
 }
 
 #[test]
+fn of_many_servers_minutes_are_kept_as_well() {
+    let mut history = History::new(Options::default());
+    let many = |second| {
+        let mut m = at(second, busy());
+        let server = m.servers[0].clone();
+        m.servers = (0..128)
+            .map(|n| {
+                let id = ServerId { pid: server.id.pid + n, ..server.id };
+                Arc::new(Server { id, name: format!("server-{n}").into(), ..(*server).clone() })
+            })
+            .collect();
+        m
+    };
+    for second in 0..1_500 {
+        history.push(&many(second));
+        assert!(history.bytes() <= history.options().bytes, "{}", history.bytes());
+    }
+    assert!(history.length() >= Duration::from_secs(300), "{:?}", history.length());
+}
+
+#[test]
 fn what_is_packed_is_small() {
     let mut history = History::new(Options::default());
     for second in 0..600 {
