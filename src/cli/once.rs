@@ -28,7 +28,6 @@ use crate::once::{self, render};
 use crate::recording::{History, Troubles, remote};
 use crate::render::{By, Options, Output, Shown, Sort, Style, stdout_size};
 use crate::sampler::Sampler;
-use crate::server::who::filter::TargetFilter;
 use crate::server::who::finder::Finder;
 use crate::server::who::selection::Selection;
 use crate::text::causes;
@@ -157,11 +156,7 @@ pub fn run(arguments: &Once, engines: Arc<Engines>) -> anyhow::Result<ExitCode> 
         [] => None,
         command => Some(Traced::start(command)?),
     };
-    let own = arguments.trace.targets.is_given();
-    let selection = match &command {
-        Some(command) if !own => Selection::new(engines.clone(), vec![TargetFilter::Tree(command.pid())]),
-        _ => session::selection(&arguments.trace.targets, engines)?,
-    };
+    let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
     if command.is_none() && !arguments.wait && selection.processes().is_empty() {
         return Err(session::nothing_selected(
             "trace",

@@ -22,8 +22,6 @@ use crate::engine::engines::Engines;
 use crate::live::{self, Live, Stream};
 use crate::recording::recorder::Recorder;
 use crate::recording::writer::{LEAST_LIMIT, LIMIT, Writer};
-use crate::server::who::filter::TargetFilter;
-use crate::server::who::selection::Selection;
 use crate::text::{bytes, counted, interval, rfc3339};
 
 /// How long a wait for the next interval lasts at most: then the command and Ctrl-C are looked at.
@@ -78,11 +76,7 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         [] => None,
         command => Some(Traced::start(command)?),
     };
-    let own = arguments.trace.targets.is_given();
-    let selection = match &command {
-        Some(command) if !own => Selection::new(engines.clone(), vec![TargetFilter::Tree(command.pid())]),
-        _ => session::selection(&arguments.trace.targets, engines)?,
-    };
+    let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
     let session = Session::with(&arguments.trace, rules, selection.clone())?;
     session::require_root()?;
     let folder = arguments.output_directory.clone().unwrap_or_else(|| named_after(SystemTime::now()));

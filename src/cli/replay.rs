@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
-use jiff::civil::{DateTime, Time};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
@@ -91,12 +91,28 @@ impl When {
             When::Ago(length) => end.checked_sub(length),
             When::Worst => None,
             When::OfDay { time, is_utc } => {
-                let last = Timestamp::try_from(end).ok()?.to_zoned(zone(is_utc)).date();
+                let last = last_day(end, is_utc)?;
                 let days = [Some(last), last.checked_sub(1.day()).ok()].into_iter().flatten();
                 days.filter_map(|day| clock(day.to_datetime(time), is_utc)).find(|moment| *moment <= end)
             }
         }
     }
+
+    /// The same of the end of a window: a time of the recording's last day that is behind its end limits
+    /// nothing, and is not one of the day before.
+    fn until(self, end: SystemTime) -> Option<SystemTime> {
+        match self {
+            When::OfDay { time, is_utc } => {
+                let moment = clock(last_day(end, is_utc)?.to_datetime(time), is_utc)?;
+                (moment <= end).then_some(moment)
+            }
+            other => other.within(end),
+        }
+    }
+}
+
+fn last_day(end: SystemTime, is_utc: bool) -> Option<Date> {
+    Some(Timestamp::try_from(end).ok()?.to_zoned(zone(is_utc)).date())
 }
 
 fn zone(is_utc: bool) -> TimeZone {
@@ -145,13 +161,11 @@ impl ReplayArgs {
         let Some((begin, end)) = recording.span() else {
             return Err(nothing("it is no recording, or has no interval that is whole".into()));
         };
-        let [from, to, at] = [self.from, self.to, self.at].map(|when| when.and_then(|when| when.within(end)));
+        let [from, at] = [self.from, self.at].map(|when| when.and_then(|when| when.within(end)));
+        let to = self.to.and_then(|when| when.until(end));
         // Views show whole seconds: one in which the recording begins is of it.
         let is_first = |at: &SystemTime| begin.duration_since(*at).is_ok_and(|before| before < SECOND);
         let at = at.map(|at| if is_first(&at) { begin } else { at });
-        // Without a day, a time behind the end of the recording is of the day before: then all is meant.
-        let is_of_day = matches!(self.to, Some(When::OfDay { .. }));
-        let to = to.filter(|to| !is_of_day || *to > from.unwrap_or(begin));
         if self.from == Some(When::Worst) || self.to == Some(When::Worst) {
             let message = "`worst` is a time for --at".to_owned();
             return Err(Exit { status: BAD_USAGE, message }.into());
@@ -262,5 +276,9 @@ mod tests {
         assert_eq!(within("14:46:06Z"), Some(utc("2026-11-28T14:46:06Z")));
         assert_eq!(within("90s ago"), Some(utc("2026-11-29T14:44:35Z")));
         assert_eq!(within("worst"), None);
+        // As the end of a window it is of that day, or limits nothing.
+        let until = |text: &str| When::parse(text).unwrap().until(end);
+        assert_eq!(until("14:40Z"), Some(utc("2026-11-29T14:40:00Z")));
+        assert_eq!(until("14:50Z"), None);
     }
 }

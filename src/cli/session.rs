@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
+use super::command::Traced;
 use super::exit::{BAD_USAGE, Exit, FAILED, NOTHING_TO_TRACE, NeedsRoot};
 use super::options::{NameArgs, TargetArgs, TraceArgs};
 use super::progress;
@@ -220,6 +221,21 @@ pub(crate) fn selection_of(
         filters.extend(servers(arguments, engines, by_default)?);
     }
     Ok(Selection::new(engines.clone(), filters))
+}
+
+/// The processes that are asked for; without any, a command and all that it starts. Whether any are.
+pub(super) fn with_command(
+    targets: &TargetArgs,
+    engines: &Arc<Engines>,
+    command: Option<&Traced>,
+) -> anyhow::Result<(Selection, bool)> {
+    let own = targets.is_given();
+    Ok(match command {
+        Some(command) if !own => {
+            (Selection::new(engines.clone(), vec![TargetFilter::Tree(command.pid())]), own)
+        }
+        _ => (selection(targets, engines)?, own),
+    })
 }
 
 /// A selection that cannot be traced: because it is wrong, or because nothing of that kind is there.

@@ -111,16 +111,13 @@ impl Recording {
     pub fn open(path: &Path) -> io::Result<Recording> {
         let folder = Folder::open(path)?;
         let listing = folder.list(MAX_FILES)?;
-        let mut unreadable = Vec::new();
-        if listing.left_out > 0 {
-            unreadable.push(Missing::TooMany(listing.left_out));
-        }
+        let (mut unreadable, mut left_out) = (Vec::new(), listing.left_out);
         let mut entries: BTreeMap<(Tier, u32), Entry> = BTreeMap::new();
         let mut total = 0_u64;
         for (name, bytes) in listing.files {
             total = total.saturating_add(bytes);
             if total > MAX_BYTES {
-                unreadable.push(Missing::TooMany(1));
+                left_out += 1;
                 continue;
             }
             let entry = match read_either(&folder, name) {
@@ -137,6 +134,9 @@ impl Recording {
             if entries.get(&(name.tier, name.number)).is_none_or(is_better) {
                 entries.insert((name.tier, name.number), entry);
             }
+        }
+        if left_out > 0 {
+            unreadable.push(Missing::TooMany(left_out));
         }
         Ok(Recording { folder, entries: entries.into_values().collect(), unreadable })
     }
@@ -213,8 +213,12 @@ impl Recording {
             let Some(bytes) = read_either(&self.folder, entry.name)? else { continue };
             let mut segment = Segment::read(bytes);
             let finer = &finer[entry.name.tier as usize];
-            segment
-                .retain(|span| window.has(span.start, span.end) && !is_covered(finer, span.start, span.end));
+            // What was written since is in no run of what was looked at.
+            let until = entry.span.map_or(SystemTime::UNIX_EPOCH, |(_, end)| end);
+            segment.retain(|span| {
+                let is_here = window.has(span.start, span.end) && span.end <= until;
+                is_here && !is_covered(finer, span.start, span.end)
+            });
             memory += segment.memory();
             if memory > MAX_MEMORY {
                 is_all = false;

@@ -21,7 +21,7 @@ pub const LIMIT: u64 = 256 << 20;
 pub const LEAST_LIMIT: u64 = 4 << 20;
 /// Of each interval so many rows by file are recorded; the others are one.
 const FILES: usize = 500;
-/// Less than this share of the filesystem is left free by nobody who records.
+/// This share of the filesystem is left free for others.
 const LEAST_FREE: f64 = 0.05;
 /// A segment of the finest tier lasts so long; of the others, so many times as long as their intervals are.
 const SEGMENT: Duration = Duration::from_secs(600);
