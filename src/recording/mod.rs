@@ -1,5 +1,6 @@
-//! The last minutes, in bounded memory: a ring of moments, one for each interval, packed. Any range of it can
-//! be summed up again as one measurement, its worst seconds found, and all of it handed over as JSON.
+//! What was measured, in segments: the last minutes as a ring in bounded memory, of which any range can be
+//! summed up again as one measurement and its worst seconds found, the same over a socket, and recordings on
+//! disk.
 
 #[cfg(test)]
 mod any;
