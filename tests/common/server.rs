@@ -17,7 +17,7 @@ use mysql::{Conn, OptsBuilder};
 use tempfile::TempDir;
 
 use super::throwaway::{Throwaway, at_rest};
-use super::{built, disk, wait_until};
+use super::{built, disk, turn, wait_until};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/throwaway-server");
 /// MariaDB's page cleaner looks once a second whether there is anything to write out, and never writes it
@@ -152,6 +152,7 @@ impl Database {
 
     /// `base`: where its data directory is made.
     pub fn start_on(kind: Kind, base: Option<&Path>, options: &[&str]) -> Database {
+        turn::must_be_taken();
         // Not in /tmp, which is memory on many systems. The name is short because it is a socket's, too.
         let directory = TempDir::with_prefix_in("fsynctop-", "/var/tmp").unwrap();
         let mut command = Command::new(TOOL);

@@ -39,6 +39,13 @@ pub fn take() {
     });
 }
 
+/// Fails a test of which nothing keeps the others away. A thread that a test started has its test's turn.
+pub fn must_be_taken() {
+    let is_a_tests_own = std::thread::current().name().is_some_and(|name| name.contains("::"));
+    let taken = TURN.with_borrow(Option::is_some);
+    assert!(taken || !is_a_tests_own, "this test took no turn: it begins with common::needs");
+}
+
 /// Why the calling test takes more than half a minute. The summary of a test run names it with this reason.
 pub fn takes_long(reason: &'static str) {
     REASON.set(Some(reason));

@@ -162,6 +162,7 @@ fn root_incidents_who_writes_durably_on_the_same_disk_is_named_in_the_first_line
 #[test]
 #[ignore = "needs root, a kernel with BTF and MySQL"]
 fn root_incidents_bytes_that_are_written_twice_are_named_in_the_first_lines() {
+    needs(&[]);
     for doublewrite in [true, false] {
         let on = format!("--innodb-doublewrite={}", if doublewrite { "ON" } else { "OFF" });
         let database = Database::start(Kind::MySql, &[&on]);

@@ -140,6 +140,7 @@ const WAYS: [(&str, &str); 2] = [("ON", "io_uring"), ("OFF", "call")];
 #[test]
 #[ignore = "needs root, a kernel with BTF, and MariaDB"]
 fn a_doublewrite_buffer_inside_of_a_tablespace_is_told_by_its_offsets() {
+    needs(&[]);
     for (native, via) in WAYS {
         let mut database = Database::start(Kind::MariaDb, &[&format!("--innodb-use-native-aio={native}")]);
         database.prepare();
