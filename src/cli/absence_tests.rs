@@ -93,6 +93,7 @@ const HARMLESS_IN_HELP: &[(&str, &[&str])] = &[
             "read no fsynctop.toml",
             "no metrics by file",
             "no such socket",
+            "no-record no recording",
             "no other file is read",
             "not even root's own",
             "do not keep the result",

@@ -47,7 +47,15 @@ fn parse_with(
     let matches = command.clone().try_get_matches_from(&words)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     let (action, given) = match (&arguments.action, matches.subcommand()) {
-        (Some(Action::Help { .. } | Action::ExporterWeb | Action::ExecWhenTold { .. }), _) => {
+        (
+            Some(
+                Action::Help { .. }
+                | Action::ExporterWeb
+                | Action::ExporterRecorder
+                | Action::ExecWhenTold { .. },
+            ),
+            _,
+        ) => {
             return Ok(Asked { arguments, configuration: Configuration::default(), given: matches });
         }
         (_, Some((action, given))) => (action, given.clone()),

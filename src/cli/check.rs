@@ -22,13 +22,14 @@ use crate::linux::PROC;
 use crate::model::durability::{self, Way};
 use crate::model::{AttachMode, Net, Op, Role, Server};
 use crate::probe::{AttachError, Attached, Probe, ProbeConfig, Requests, WaitStorage};
+use crate::recording::remote;
 use crate::render::Style;
 use crate::server::what::describe::in_words;
 use crate::server::what::describers::describe_all;
 use crate::server::what::settings::Settings;
 use crate::server::who::processes;
 use crate::server::who::selection::Selection;
-use crate::text::escape;
+use crate::text::{escape, escape_sentence};
 
 /// How long the servers may take to be described: one that hangs must not make this hang.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -67,6 +68,7 @@ pub fn run(
     verdicts.push(budget(config));
     verdicts.extend(report::verdicts(configuration, &|id| is_given(given, id)));
     verdicts.extend(servers(&session.selection, &session.rules));
+    verdicts.extend(not_recording());
 
     let text = if arguments.form.is_json() {
         format!("{}\n", host::json(&verdicts))
@@ -81,6 +83,13 @@ pub fn run(
     };
     print(text.as_bytes())?;
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Where an exporter runs on this host that should record and does not.
+fn not_recording() -> Option<Verdict> {
+    let why = remote::standing(Path::new(remote::SOCKET)).ok()?.not_recording?;
+    let cure = "`journalctl -u fsynctop-exporter` has more; --no-record switches it off";
+    Some(Verdict::warn("recording", escape_sentence(&why)).cured_by(cure))
 }
 
 /// A verdict for each way of attaching, and one for the way that would be taken; None if there is none. A way

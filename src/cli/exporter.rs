@@ -13,21 +13,23 @@ use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, typed};
 use super::session::Session;
 use super::settings::exporter::unknown_variables;
-use super::{check, signals};
+use super::{check, record, signals};
 use crate::engine::engines::Engines;
 use crate::exporter::collect::{self, About, Buckets, Collector};
 use crate::exporter::confine::User;
-use crate::exporter::daemon;
+use crate::exporter::daemon::{self, Others};
 use crate::exporter::failures_file::FailuresFile;
 use crate::exporter::history_socket;
 use crate::exporter::local_socket::{self, Kind};
+use crate::exporter::recent_file::RecentFile;
+use crate::exporter::recording::{Options as RecordingOptions, Recording};
 use crate::exporter::status::AtStart;
 use crate::exporter::web::StartError;
 use crate::exporter::web::address::{ListenAddress, LoopbackAddress};
-use crate::exporter::{log, privileges, web_process};
+use crate::exporter::{log, privileges, recorder_process, web_process};
 use crate::host;
 use crate::live::Options;
-use crate::recording::{self, remote};
+use crate::recording::{self, History, remote};
 use crate::text::causes;
 use crate::verdict::Thresholds;
 use crate::verdict::remembered::Remembered;
@@ -35,6 +37,10 @@ use crate::verdict::remembered::Remembered;
 /// Where the options of the figures stand in the help.
 const METRICS: &str = "What to tell";
 const VERDICTS: &str = "Verdicts";
+const RECORDING: &str = "Recording";
+
+/// systemd.exec(5); several have colons between them.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Serving")]
@@ -96,6 +102,21 @@ pub struct Exporter {
     /// No such socket
     #[arg(long, help_heading = METRICS)]
     pub no_socket: bool,
+    /// Record everything that is measured into this folder
+    ///
+    /// Without this, the state directory that systemd gives it (StateDirectory=), if it gives one. A process
+    /// of its own writes there, without syncing; `fsynctop history` goes on into it, and every view reads it
+    /// with --replay DIR. A disk other than the databases' is better.
+    #[arg(long, value_name = "DIR", help_heading = RECORDING)]
+    pub record: Option<PathBuf>,
+    /// What the recording takes at most, at any time: 64M, 1G
+    ///
+    /// Its oldest detail gives way first: of older times ten seconds, and then minutes, are kept as one.
+    #[arg(long, value_name = "SIZE", value_parser = record::limit, default_value = "256M", help_heading = RECORDING)]
+    pub record_limit: u64,
+    /// No recording
+    #[arg(long, help_heading = RECORDING)]
+    pub no_record: bool,
     /// A local socket that tells verdicts, and nothing else, to every user of this host
     ///
     /// `curl --unix-socket PATH http://localhost/api/v1/verdict`. Root can also acknowledge failures there,
@@ -133,9 +154,12 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
 
     let history = if arguments.no_socket { None } else { open_socket(arguments.socket.as_deref())? };
     let socket = arguments.socket.as_deref().unwrap_or(Path::new(remote::SOCKET));
+    let has_socket = history.is_some();
     let failures = history.as_ref().and_then(|_| open_failures(socket));
     let verdict_socket = arguments.verdict_socket.as_deref().map(open_verdict_socket).transpose()?;
     let user = arguments.user.or_else(User::own).unwrap_or_default();
+    let recording = recording_options(&arguments);
+    let recording = recording.map(|options| Arc::new(Recording::new(options, user)));
     signals::end_at_the_second()?;
     let names = arguments.names.server_name;
     let options = daemon::Options {
@@ -145,6 +169,7 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
         failures,
         verdict_socket,
         verdict_listen: arguments.verdict_listen.into_iter().map(ListenAddress::from).collect(),
+        recording: recording.clone(),
         thresholds: Thresholds {
             stalled: arguments.verdict_stalled,
             slow: arguments.verdict_slow,
@@ -166,9 +191,10 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
         names: names.clone(),
     };
     let remembered = recording::Options { length: arguments.history, ..recording::Options::default() };
+    let remembered = open_recent(has_socket.then_some(socket), remembered);
     let long_run =
         Options { interval: arguments.interval, max_cpu: arguments.long_run.max_cpu.0, ..Options::default() };
-    let attach = move |web_pid| {
+    let attach = move |others: Others| {
         let selection = session.selection.clone();
         let make = move || -> anyhow::Result<_> {
             let probe = session.attach()?;
@@ -177,8 +203,8 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
             sampler.set_given_names(names);
             Ok(sampler)
         };
-        let about = About { map_bytes, web_pid: Some(web_pid) };
-        let collector = Collector::start(make, selection, long_run, shown, remembered, about)?;
+        let about = About { map_bytes, web_pid: Some(others.web), recorder_pid: others.recorder };
+        let collector = Collector::start(make, selection, long_run, shown, remembered, recording, about)?;
         privileges::keep_needed(user)?;
         Ok(collector)
     };
@@ -200,6 +226,33 @@ pub fn run_web() -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// The hidden action: the process that records, started by the one that traces.
+pub fn run_recorder() -> ExitCode {
+    match recorder_process::run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            causes(error.chain()).lines().for_each(log::error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn recording_options(arguments: &Exporter) -> Option<RecordingOptions> {
+    if arguments.no_record {
+        return None;
+    }
+    let by_systemd = || {
+        let directories = std::env::var_os(STATE_DIRECTORY)?;
+        std::env::split_paths(&directories).next().filter(|first| first.is_absolute())
+    };
+    let folder = arguments.record.clone().or_else(by_systemd)?;
+    Some(RecordingOptions {
+        folder: std::path::absolute(&folder).unwrap_or(folder),
+        limit: arguments.record_limit,
+        is_mandatory: arguments.record.is_some(),
+    })
 }
 
 /// A wrong web configuration is wrong usage like any other.
@@ -229,6 +282,17 @@ fn open_failures(socket: &Path) -> Option<(FailuresFile, Remembered)> {
     opened
         .inspect_err(|why| log::warning(format_args!("failures will be forgotten with this process: {why}")))
         .ok()
+}
+
+/// The last minutes of the exporter before, if it was killed a moment ago.
+fn open_recent(socket: Option<&Path>, options: recording::Options) -> collect::Remembered {
+    let mut history = History::new(options);
+    let opened = socket.map(|socket| RecentFile::open(socket, &mut history)).transpose();
+    let file = opened.unwrap_or_else(|why| {
+        log::warning(format_args!("the last minutes will be forgotten with this process: {why}"));
+        None
+    });
+    collect::Remembered { history, file: file.flatten() }
 }
 
 /// As many as the kernel has room for by default (net.core.somaxconn): where its queue is full, a client that

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::Args;
@@ -19,6 +20,7 @@ use crate::engine::engines::Engines;
 use crate::linux::PROC;
 use crate::model::{Server, ServerId};
 use crate::once::timeline;
+use crate::recording::reader::{Recording, Window};
 use crate::recording::{self, remote};
 use crate::render::{Options, Output, Style};
 use crate::server::who::instances::Instances;
@@ -26,10 +28,14 @@ use crate::text::escape_sentence;
 
 /// Servers that are named where none of those that were asked for is there.
 const MOST_NAMED: usize = 20;
+/// How long reading the exporter's recording may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Args, Debug)]
 pub struct History {
-    /// How far to look back: 90s, 10m
+    /// How far to look back: 90s, 10m, 2h
+    ///
+    /// What is older than the exporter's memory is read from its recording, if it records (--record).
     #[arg(long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(recording::Options::default().length), conflicts_with = "replay")]
     last: Duration,
     /// How long a row of the time line is [default: 10 seconds or more, by --last]
@@ -85,6 +91,7 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
     let history = recorded
         .map_or_else(|| remote::fetch(&arguments.socket), Ok)
         .map_err(|error| Exit { status: FAILED, message: error.to_string() })?;
+    let history = if is_live { with_recording(history, arguments.last) } else { history };
     let length = if is_live { arguments.last } else { history.length() };
     let step = arguments.interval.unwrap_or_else(|| timeline::step(length));
     let Some(mut all) = history.last(length) else {
@@ -145,6 +152,37 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
         None => print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// With what was recorded, where more is asked for than the exporter remembers.
+fn with_recording(remembered: recording::History, wanted: Duration) -> recording::History {
+    let Some(path) = remembered.recorded_in.clone() else { return remembered };
+    if remembered.length() >= wanted {
+        return remembered;
+    }
+    let from = SystemTime::now().checked_sub(wanted);
+    let (done, outcome) = channel();
+    let folder = path.clone();
+    let task = move || {
+        let read = || Recording::open(&folder)?.history(Window::Span { from, to: None });
+        let _ = done.send(read().map(|(history, _)| history).map_err(|error| error.to_string()));
+    };
+    // A disk that hangs keeps this thread, and nobody else.
+    let started = std::thread::Builder::new().name("recording".into()).spawn(task);
+    let read = match started {
+        Ok(_) => {
+            outcome.recv_timeout(READ_TIMEOUT).unwrap_or_else(|_| Err("its disk does not answer".into()))
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    match read {
+        Ok(recorded) => recorded.extended_by(&remembered),
+        Err(why) => {
+            let path = escape_sentence(&path.to_string_lossy());
+            eprintln!("fsynctop: the recording in {path} cannot be read: {}.", escape_sentence(&why));
+            remembered
+        }
+    }
 }
 
 /// On standard error, so that it is in no one's way.

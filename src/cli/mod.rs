@@ -90,6 +90,7 @@ fn act() -> anyhow::Result<ExitCode> {
         Action::Verify(verify) => verify::run(&verify, engines),
         Action::Help { action } => root::help(action.as_deref()),
         Action::ExporterWeb => Ok(exporter::run_web()),
+        Action::ExporterRecorder => Ok(exporter::run_recorder()),
         Action::ExecWhenTold { pipe, command } => command::exec_when_told(&pipe, &command),
     }
 }

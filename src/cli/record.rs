@@ -61,7 +61,7 @@ pub struct Record {
     pub long_run: LongRunArgs,
 }
 
-fn limit(text: &str) -> Result<u64, String> {
+pub(super) fn limit(text: &str) -> Result<u64, String> {
     let limit = size(text)?;
     if limit < LEAST_LIMIT { Err(format!("at least {} MB", LEAST_LIMIT >> 20)) } else { Ok(limit) }
 }

@@ -138,6 +138,9 @@ pub(crate) enum Action {
     /// The exporter's process that serves: gets its sockets on standard input
     #[command(hide = true)]
     ExporterWeb,
+    /// The exporter's process that records: gets a socket on standard input
+    #[command(hide = true)]
+    ExporterRecorder,
 }
 
 /// Options of [`Plain`] that the live view does not take: they only keep the old forms working.
@@ -218,7 +221,8 @@ impl Arguments {
                 | Action::Calibrate(_)
                 | Action::Help { .. }
                 | Action::ExecWhenTold { .. }
-                | Action::ExporterWeb,
+                | Action::ExporterWeb
+                | Action::ExporterRecorder,
             ) => return None,
         })
     }

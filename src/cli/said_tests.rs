@@ -88,6 +88,7 @@ fn said() -> Vec<(&'static str, String)> {
     say!("record --help", "{} + signal if a signal ended it", exit::SIGNALLED);
     let seconds_of_tier = word(recording::folder::Tier::TenSeconds.length().map_or(0.0, |length| length.as_secs_f64()));
     say!("record --help", "of older times {seconds_of_tier} seconds, and then minutes, are kept as one");
+    say!("exporter --help", "of older times {seconds_of_tier} seconds, and then minutes, are kept as one");
     say!("segments --help", "as intervals of {seconds_of_tier} seconds, then of a minute");
     say!("once --help", "status {condition} if one of these holds");
     say!("stuck --help", "status {condition} if a log hangs that long");
@@ -113,7 +114,7 @@ fn said() -> Vec<(&'static str, String)> {
     assert_eq!(default("record", "limit"), format!("{limit}M"));
     say!("docs/recordings.md", "the {} that took most time have a row", n(of("recording/writer.rs", "FILES")));
     say!("docs/recordings.md", "with less than {} % of the filesystem free", n(100.0 * of("recording/writer.rs", "LEAST_FREE")));
-    say!("docs/recordings.md", "up to {} intervals wait in memory", n(of("recording/recorder.rs", "MOST_WAITING")));
+    say!("docs/recordings.md", "up to {} intervals wait in memory", n(of("recording/queue.rs", "MAX_INTERVALS")));
     say!("docs/recordings.md", "{limit} MB unless --limit says otherwise, and {least} MB at least");
     say!("exporter --help", "what the history takes is {history_mb} MB at most");
     say!("calibrate --help", "waits behind it for {calibrates}. At most {scratch} MB");
@@ -328,8 +329,7 @@ fn said() -> Vec<(&'static str, String)> {
 
     say!("docs/security.md", "else {nobody} (nobody) | the same |");
     let questions = word(variants("exporter/link/words.rs", "Question"));
-    say!("docs/security.md", "There are {questions} questions: the metrics");
-    say!("docs/security.md", "ask the {questions} questions above");
+    say!("docs/security.md", "There are {questions} questions. Two are");
     say!("docs/security.md", "through one of the {questions} questions");
     let lanes = of("exporter/link/spawn.rs", "LANES") + clients;
     say!("docs/security.md", "on each of {} lanes allow", word(lanes));
@@ -450,7 +450,7 @@ fn what_is_said_is_so() {
 }
 
 /// Figures in help that are no limit and no default: examples of values, other programs' names and numbers.
-const EXAMPLES: [&str; 31] = [
+const EXAMPLES: [&str; 30] = [
     "14:46, \"10m ago\"",
     "\"2026-11-29 14:46:05\"",
     "14:46:05Z",
@@ -463,7 +463,7 @@ const EXAMPLES: [&str; 31] = [
     "mysql, mysqld, 4711",
     "a PID (`fsynctop 4711`)",
     "10, 90s, 5m",
-    "90s, 10m",
+    "90s, 10m, 2h",
     "1, 500ms",
     "1, 2, 4 and so on up to this",
     "3306=orders",
@@ -477,7 +477,6 @@ const EXAMPLES: [&str; 31] = [
     "a snapshot every two seconds",
     "what stands still for five seconds",
     "five minutes of one of several",
-    "one of its two processes",
     "99th percentile",
     "The p99",
     "of version 1",

@@ -61,6 +61,7 @@ struct Found {
     recorded: Option<(SystemTime, SystemTime)>,
     /// Why the exporter does not know.
     not_tracing: Option<String>,
+    not_recording: Option<String>,
 }
 
 pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
@@ -73,8 +74,8 @@ pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<E
     }
     let mut found = match remote::standing(&arguments.socket) {
         Ok(standing) => {
-            let (servers, not_tracing) = (standing.servers, standing.not_tracing);
-            Found { servers, looked_for: None, recorded: None, not_tracing }
+            let remote::Standing { servers, not_tracing, not_recording } = standing;
+            Found { servers, looked_for: None, recorded: None, not_tracing, not_recording }
         }
         Err(RemoteError::Nobody(_)) => look(arguments, &select()?)?,
         Err(error) => return Err(Exit { status: FAILED, message: error.to_string() }.into()),
@@ -99,6 +100,7 @@ fn recorded(m: &Interval, is_meant: impl Fn(ServerId) -> bool) -> Found {
         looked_for: Some(m.span.duration),
         recorded: Some((m.span.start, m.span.end)),
         not_tracing: None,
+        not_recording: None,
     }
 }
 
@@ -150,6 +152,7 @@ fn look(arguments: &Status, selection: &Selection) -> anyhow::Result<Found> {
         looked_for: Some(m.span.duration),
         recorded: None,
         not_tracing: None,
+        not_recording: None,
     })
 }
 
@@ -172,6 +175,7 @@ fn json(found: &Found) -> String {
         },
         "looked_for_seconds": found.looked_for.map(|time| time.as_secs_f64()),
         "not_tracing": found.not_tracing,
+        "not_recording": found.not_recording,
         "servers": found.servers,
     });
     format!("{object}\n")
@@ -207,6 +211,7 @@ fn notes(found: &Found) -> Vec<String> {
     if let Some(why) = &found.not_tracing {
         notes.push(format!("The exporter is not tracing: {}.", escape_sentence(why)));
     }
+    notes.extend(found.not_recording.as_deref().map(standing::not_recording));
     if let Some((from, to)) = found.recorded {
         let [from, to] = [from, to].map(|time| standing::moment(&rfc3339(time)));
         notes.push(format!("As recorded from {from} to {to}: what failed before is not known."));

@@ -1,9 +1,9 @@
-//! The prober's life: open the ports, start the web process and hand them over, attach, answer, and end in
-//! order. Ports come first: a second exporter must fail before it has attached anything.
+//! The prober's life: open the ports, start the web process and hand them over, start the recorder, attach,
+//! answer, and end in order. Ports come first: a second exporter must fail before it has attached anything.
 //!
-//! Neither process goes on without the other. The prober can start no second web process, since it gives up
+//! Neither the prober nor the web process goes on without the other. The prober can start no second web process, since it gives up
 //! executing programs, and a web process without a prober has nothing to say. Whoever has started the
-//! exporter starts it anew.
+//! exporter starts it anew. A recorder that fails ends nothing but the recording.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::collect::Collector;
 use super::confine::{User, seccomp};
 use super::failures_file::FailuresFile;
-use super::link::{self, Answers, Sockets, WebProcess};
+use super::link::{self, Answers, Asker, RecorderProcess, Sockets, WebProcess};
+use super::recording::Recording;
 use super::stage::Stage;
 use super::status::AtStart;
 use super::verdict::Verdicts;
@@ -44,6 +45,8 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(7);
 /// A web process that has asked for nothing for this long hangs: it asks each second.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long the recorder may take to write its last words. Its disk may hang, and it ends without this process.
+const RECORDER_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long systemd is kept waiting for the web process to do its part.
 const WEB_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -59,6 +62,7 @@ pub struct Options {
     pub verdict_socket: Option<UnixListener>,
     /// Where verdicts, and nothing else, are told without a password.
     pub verdict_listen: Vec<ListenAddress>,
+    pub recording: Option<Arc<Recording>>,
     pub thresholds: Thresholds,
     /// Who both processes are, if they were started as root.
     pub user: User,
@@ -70,12 +74,19 @@ pub struct Options {
     pub engines: Arc<Engines>,
 }
 
+/// The numbers of the other processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Others {
+    pub web: u32,
+    pub recorder: Option<u32>,
+}
+
 /// Runs until a signal ends it. `attach` runs on a thread of its own with all the rights that this process
-/// was given; it gives them up itself, see [`privileges`]. It is told the web process's number. To be called
-/// before there are other threads.
+/// was given; it gives them up itself, see [`privileges`]. It is told who the other processes are. To be
+/// called before there are other threads.
 pub fn run<A>(options: Options, attach: A) -> anyhow::Result<()>
 where
-    A: FnOnce(u32) -> anyhow::Result<Collector> + Send + 'static,
+    A: FnOnce(Others) -> anyhow::Result<Collector> + Send + 'static,
 {
     privileges::forever().context("cannot set no_new_privs")?;
     // The process that serves inherits it. Kernels before 6.3 have nothing like it.
@@ -104,11 +115,13 @@ where
         Sockets { listeners, verdict_listeners, history: options.history, verdicts: options.verdict_socket };
     let (web, lanes) = WebProcess::start(sockets, files.is_some(), options.user)
         .context("cannot start the process that serves")?;
+    let recorder = options.recording.as_ref().map(|_| RecorderProcess::start()).transpose();
+    let (recorder, recorder_lane) = recorder.context("cannot start the process that records")?.unzip();
     let started = Instant::now();
     let (attached, outcome) = oneshot::channel();
-    let web_pid = web.pid();
+    let others = Others { web: web.pid(), recorder: recorder.as_ref().map(RecorderProcess::pid) };
     let task = move || {
-        let _ = attached.send(attach(web_pid));
+        let _ = attached.send(attach(others));
     };
     // Not among the threads for work that may block: this one has rights that no other may have.
     std::thread::Builder::new().name("attach".into()).spawn(task).context("cannot start a thread")?;
@@ -121,9 +134,11 @@ where
         None => (None, Remembered::default()),
     };
     let verdicts = Verdicts::new(options.thresholds, options.interval, options.engines, before, keeper);
-    let stage = Arc::new(Stage::new(options.at_start, files, verdicts));
-    for lane in lanes {
-        answer_on(lane, stage.clone()).context("cannot start a thread")?;
+    let recording = options.recording;
+    let stage = Arc::new(Stage::new(options.at_start, files, verdicts, recording.clone()));
+    let lanes = lanes.into_iter().map(|lane| (lane, Asker::Web));
+    for (lane, asker) in lanes.chain(recorder_lane.map(|lane| (lane, Asker::Recorder))) {
+        answer_on(lane, asker, stage.clone()).context("cannot start a thread")?;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -135,7 +150,14 @@ where
     let ended = runtime.block_on(async {
         let signals = Signals::new().context("cannot handle signals")?;
         let (interval, names) = (options.interval, options.names);
-        let mut life = Life { stage: &stage, web, started, interval, names };
+        let recorder = recorder.zip(recording).map(|(process, recording)| Recorder {
+            process,
+            recording,
+            is_introduced: false,
+            failing: None,
+            is_over: false,
+        });
+        let mut life = Life { stage: &stage, web, recorder, started, interval, names };
         let ended = life.live(outcome, signals).await;
         notify::stopping();
         stage.end();
@@ -143,6 +165,7 @@ where
             life.wait_for_web().await;
         }
         detach(&stage).await;
+        life.end_recording().await;
         ended
     });
     // A thread that hangs with a disk must not keep the process.
@@ -150,19 +173,23 @@ where
     ended
 }
 
-/// Answers on a lane, on a thread of its own, until the web process ends.
-fn answer_on(lane: UnixStream, stage: Arc<Stage>) -> std::io::Result<()> {
+/// Answers on a lane, on a thread of its own, until the process that asks ends.
+fn answer_on(lane: UnixStream, asker: Asker, stage: Arc<Stage>) -> std::io::Result<()> {
     let task = move || {
         let answers: Arc<dyn Answers> = stage.clone();
-        if let Err(error) = link::serve(&lane, &answers)
+        if let Err(error) = link::serve(&lane, asker, &answers)
             && !stage.is_ending()
         {
-            log::warning(format_args!("the process that serves is not answered any more: {error}"));
+            let who = match asker {
+                Asker::Web => "serves",
+                Asker::Recorder => "records",
+            };
+            log::warning(format_args!("the process that {who} is not answered any more: {error}"));
         }
     };
     // Not among the threads for work that may block: it waits for questions, for as long as the process
     // lives.
-    std::thread::Builder::new().name("web-lane".into()).spawn(task).map(drop)
+    std::thread::Builder::new().name("lane".into()).spawn(task).map(drop)
 }
 
 struct Signals {
@@ -184,6 +211,7 @@ impl Signals {
 struct Life<'a> {
     stage: &'a Arc<Stage>,
     web: WebProcess,
+    recorder: Option<Recorder>,
     /// When the web process was.
     started: Instant,
     interval: Duration,
@@ -226,6 +254,9 @@ impl Life<'_> {
                 }
                 _ = look.tick() => {
                     self.check_web(&mut is_introduced)?;
+                    if let Some(recorder) = &mut self.recorder {
+                        recorder.check()?;
+                    }
                     if let (Some(watching), Some(live)) = (&mut watching, self.stage.live()) {
                         watching.update(live);
                         self.stage.set_well(watching.is_well());
@@ -277,6 +308,19 @@ impl Life<'_> {
         }
     }
 
+    /// Has the last intervals written, within limits: the disk may hang.
+    async fn end_recording(&mut self) {
+        let Some(Recorder { process, recording, .. }) = &mut self.recorder else { return };
+        recording.end();
+        let begun = Instant::now();
+        while matches!(process.ended(), Ok(None)) {
+            if begun.elapsed() > RECORDER_END_TIMEOUT {
+                return log::warning("the process that records takes long to end; nobody waits for it");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     async fn wait_for_web(&mut self) {
         let begun = Instant::now();
         while matches!(self.web.ended(), Ok(None)) {
@@ -285,6 +329,45 @@ impl Life<'_> {
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+    }
+}
+
+/// The process that records, and what was logged of it.
+struct Recorder {
+    process: RecorderProcess,
+    recording: Arc<Recording>,
+    is_introduced: bool,
+    /// Why nothing is recorded.
+    failing: Option<String>,
+    is_over: bool,
+}
+
+impl Recorder {
+    /// An error: it cannot begin, and the exporter was told to record.
+    fn check(&mut self) -> anyhow::Result<()> {
+        if !self.is_over
+            && let Some(status) = self.process.ended().context("cannot watch the process that records")?
+        {
+            self.is_over = true;
+            self.recording.set_ended(status);
+        }
+        let is_first = !self.is_introduced && self.recording.has_begun();
+        self.is_introduced |= is_first;
+        match (self.recording.health(), self.failing.take()) {
+            (Err(why), _) if is_first && self.recording.is_mandatory() => bail!(why),
+            (Err(why), before) => {
+                if before.is_none() {
+                    log::error(&why);
+                }
+                self.failing = Some(why);
+            }
+            (Ok(how), Some(_)) => log::info(format_args!("recording again {how}")),
+            (Ok(how), None) if is_first => {
+                log::info(format_args!("recording by process {} {how}", self.process.pid()));
+            }
+            (Ok(_), None) => {}
+        }
+        Ok(())
     }
 }
 

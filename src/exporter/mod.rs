@@ -1,5 +1,6 @@
-//! `fsynctop exporter`: the daemon that Prometheus asks. Two processes: the prober (`daemon`), which traces
-//! and describes, and the web process, which speaks to clients and has no rights.
+//! `fsynctop exporter`: the daemon that Prometheus asks. Three processes: the prober (`daemon`), which traces
+//! and describes, the web process, which speaks to clients and has no rights, and the recorder, which has one
+//! folder.
 
 pub(crate) mod collect;
 pub mod confine;
@@ -11,6 +12,9 @@ pub(crate) mod local_socket;
 pub(crate) mod log;
 mod notify;
 pub mod privileges;
+pub(crate) mod recent_file;
+pub(crate) mod recorder_process;
+pub(crate) mod recording;
 mod server_log;
 mod socket_directory;
 pub mod source;

@@ -10,7 +10,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use crate::linux::rooted::TMPFS_MAGIC;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fstatfs, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -98,6 +99,14 @@ impl SocketDirectory {
             return Err(io::Error::other("something else is in its place"));
         }
         Ok(File::from(file))
+    }
+
+    /// Its files are in memory, and no disk can make anybody wait.
+    pub fn is_in_memory(&self) -> io::Result<bool> {
+        // The type differs from one architecture to another.
+        #[allow(clippy::unnecessary_cast, clippy::cast_lossless)]
+        let magic = fstatfs(&self.directory)?.f_type as i64;
+        Ok(magic == TMPFS_MAGIC)
     }
 
     /// What is there. Links are not followed. None: nothing.

@@ -9,8 +9,9 @@ use serde_json::Value;
 
 use super::collect::Collector;
 use super::history_socket::HistoryError;
-use super::link::{Answers, Life, Report};
+use super::link::{Answers, Assignment, Life, Next, Recorded, Report};
 use super::log;
+use super::recording::Recording;
 use super::source::{ATTACHING, Form, NotReady};
 use super::status::{self, AtStart};
 use super::verdict::{Told, Verdicts};
@@ -42,10 +43,16 @@ pub(crate) struct Stage {
     is_known_ready: AtomicBool,
     /// Held by who makes them, for as long as a judgement takes: nothing there waits.
     verdicts: Mutex<Verdicts>,
+    recording: Option<Arc<Recording>>,
 }
 
 impl Stage {
-    pub fn new(at_start: AtStart, files: Option<OnDisk>, verdicts: Verdicts) -> Stage {
+    pub fn new(
+        at_start: AtStart,
+        files: Option<OnDisk>,
+        verdicts: Verdicts,
+        recording: Option<Arc<Recording>>,
+    ) -> Stage {
         Stage {
             at_start,
             files,
@@ -57,6 +64,7 @@ impl Stage {
             told: Mutex::new(None),
             is_known_ready: AtomicBool::new(false),
             verdicts: Mutex::new(verdicts),
+            recording,
         }
     }
 
@@ -67,7 +75,12 @@ impl Stage {
     /// The newest verdicts, made anew where there is a new snapshot.
     fn newest(&self) -> Option<Arc<Told>> {
         let collector = self.collector.get()?;
-        Some(self.verdicts().of(collector))
+        let told = self.verdicts().of(collector);
+        let not_recording = self.recording.as_ref().and_then(|recording| recording.health().err());
+        Some(match not_recording {
+            None => told,
+            not_recording => Arc::new(Told { not_recording, ..(*told).clone() }),
+        })
     }
 
     pub fn attached(&self, collector: Collector) {
@@ -109,6 +122,10 @@ impl Stage {
         lock(&self.reported)
     }
 
+    fn recording(&self) -> Result<&Recording, NotReady> {
+        self.recording.as_deref().ok_or_else(|| NotReady("nothing is recorded".into()))
+    }
+
     fn collector(&self) -> Result<&Collector, NotReady> {
         self.collector.get().ok_or_else(|| NotReady(ATTACHING.into()))
     }
@@ -139,11 +156,14 @@ impl Answers for Stage {
 
     fn status(&self) -> Value {
         let web = self.reported().map_or_else(|| "starting".to_owned(), |(report, _)| report.confined);
-        status::json(&self.at_start, self.live().map(|live| &**live), web)
+        let recording = self.recording.as_ref().map(|recording| recording.health());
+        status::json(&self.at_start, self.live().map(|live| &**live), web, recording)
     }
 
     fn history(&self, out: &mut dyn Write) -> Result<(), HistoryError> {
-        Ok(self.collector()?.history()().write(out)?)
+        let mut history = self.collector()?.history()();
+        history.recorded_in = self.recording.as_ref().map(|recording| recording.folder().to_owned());
+        Ok(history.write(out)?)
     }
 
     fn configuration(&self, known: Option<u64>) -> Option<Bundle> {
@@ -158,6 +178,14 @@ impl Answers for Stage {
             escape_sentence(server)
         ));
         Some(number)
+    }
+
+    fn assignment(&self) -> Result<Assignment, NotReady> {
+        Ok(self.recording()?.assignment())
+    }
+
+    fn intervals(&self, recorded: Recorded) -> Result<Next, NotReady> {
+        Ok(self.recording()?.next(recorded))
     }
 
     fn life(&self, report: Report) -> Life {

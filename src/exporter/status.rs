@@ -19,8 +19,13 @@ pub(crate) struct AtStart {
 }
 
 /// `live` is None while the probes are still being attached; `web` is what the process that serves says of
-/// itself.
-pub(super) fn json(at_start: &AtStart, live: Option<&Live>, web: String) -> Value {
+/// itself, and `recording` how the recording stands, if there is one.
+pub(super) fn json(
+    at_start: &AtStart,
+    live: Option<&Live>,
+    web: String,
+    recording: Option<Result<String, String>>,
+) -> Value {
     let mut verdicts = host::checks(at_start.map_bytes);
     for verdict in &mut verdicts {
         if DECIDED_AT_START.contains(&verdict.name)
@@ -34,6 +39,10 @@ pub(super) fn json(at_start: &AtStart, live: Option<&Live>, web: String) -> Valu
     verdicts.extend(more);
     verdicts.push(Verdict::ok("rights kept", privileges::in_words()));
     verdicts.push(Verdict::ok("web process", web));
+    verdicts.extend(recording.map(|recording| match recording {
+        Ok(how) => Verdict::ok("recording", how),
+        Err(why) => Verdict::warn("recording", why),
+    }));
     match live {
         Some(live) => verdicts.extend(of_live(live)),
         None => verdicts.push(Verdict::warn("attach", "attaching")),

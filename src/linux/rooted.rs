@@ -112,7 +112,7 @@ fn reopen(found: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
 }
 
 /// include/uapi/linux/magic.h. Without a limit, tmpfs says that it has no blocks; ramfs always does.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+pub(crate) const TMPFS_MAGIC: i64 = 0x0102_1994;
 const RAMFS_MAGIC: i64 = 0x8584_58f6;
 const EFIVARFS_MAGIC: i64 = 0xde5e_81e4;
 

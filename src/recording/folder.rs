@@ -3,19 +3,21 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, flock, fstatvfs, mkdir, open, openat, statat,
-    unlinkat,
+    Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, accessat, fchown, flock, fstatvfs, mkdir,
+    open, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{Gid, Uid, geteuid};
 
 /// So many files of a recording are read, which somebody may have sent.
 pub(super) const MAX_FILES: usize = 20_000;
 /// A segment's file is never longer; of a longer one this much is read.
 const MAX_SEGMENT_FILE: u64 = 64 << 20;
+const MODE: Mode = Mode::from_raw_mode(0o750);
 const SUFFIX: &str = ".fst";
 const PLAIN: &str = "-plain";
 
@@ -81,23 +83,57 @@ pub(crate) struct Folder {
     descriptor: OwnedFd,
 }
 
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
 impl Folder {
     /// For a writer: made if need be, for its owner and group alone, and this process's until it ends.
     pub fn create(path: &Path) -> io::Result<Folder> {
-        match mkdir(path, Mode::from_raw_mode(0o750)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let folder = match mkdir(path, MODE) {
+            Ok(()) | Err(Errno::EXIST) => Folder::open(path)?,
             Err(errno) => return Err(errno.into()),
+        };
+        folder.lock()
+    }
+
+    /// The same for a process that is to become this user: a folder that root makes is that user's.
+    pub fn create_for(path: &Path, uid: u32, gid: u32) -> io::Result<Folder> {
+        let is_new = match mkdir(path, MODE) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => return Err(errno.into()),
+        };
+        // Of a link that has taken its place nobody becomes the owner of anything.
+        let more = if is_new { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let folder = Folder::open_with(path, more)?;
+        if is_new && geteuid().is_root() {
+            fchown(&folder.descriptor, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        let folder = Folder::open(path)?;
-        flock(&folder.descriptor, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => io::Error::other("another process records there"),
+        folder.lock()
+    }
+
+    fn lock(self) -> io::Result<Folder> {
+        flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::ResourceBusy, "another process records there"),
             errno => errno.into(),
         })?;
-        Ok(folder)
+        Ok(self)
+    }
+
+    /// By this process as it is now.
+    pub fn may_be_written(&self) -> io::Result<()> {
+        Ok(accessat(&self.descriptor, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
     }
 
     pub fn open(path: &Path) -> io::Result<Folder> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Folder::open_with(path, OFlags::empty())
+    }
+
+    fn open_with(path: &Path, more: OFlags) -> io::Result<Folder> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
         Ok(Folder { descriptor: open(path, flags, Mode::empty())? })
     }
 

@@ -2,6 +2,7 @@
 //! long each is, and these as they are in memory.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::frame;
 use super::segment::Segment;
 use super::{History, Options};
+use crate::model::Interval;
 
 /// Of what is asked and answered over the local socket.
 pub(crate) const SCHEMA: u32 = 2;
@@ -31,6 +33,9 @@ struct Contents {
     bytes: usize,
     files: usize,
     short_of_memory: bool,
+    /// None also where its path is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    recorded_in: Option<String>,
     segments: Vec<usize>,
 }
 
@@ -43,6 +48,7 @@ impl History {
             bytes: self.options.bytes,
             files: self.options.files,
             short_of_memory: self.short_of_memory,
+            recorded_in: self.recorded_in.as_ref().and_then(|path| path.to_str()).map(str::to_owned),
             segments: self.segments.iter().map(|segment| segment.bytes().len()).collect(),
         };
         serde_json::to_writer(&mut out, &contents)?;
@@ -61,6 +67,7 @@ impl History {
             files: contents.files,
         });
         history.short_of_memory = contents.short_of_memory;
+        history.recorded_in = contents.recorded_in.map(PathBuf::from);
         for length in contents.segments {
             let (segment, others) = rest.split_at_checked(length).unwrap_or((rest, &[]));
             rest = others;
@@ -77,10 +84,23 @@ impl History {
     }
 
     /// A segment that follows those that there are.
-    fn take(&mut self, segment: Segment) {
+    pub(super) fn take(&mut self, segment: Segment) {
         for server in segment.names().servers() {
             self.servers.insert(server.id, server.clone());
         }
         self.segments.push_back(Arc::new(segment));
     }
+}
+
+/// Intervals as a segment, for another process; and how many of them were too large.
+pub(crate) fn pack(intervals: &[Interval]) -> (Vec<u8>, u64) {
+    let mut segment = Segment::begin(None);
+    let too_large = intervals.iter().filter(|interval| !segment.push(interval, &[])).count();
+    (segment.bytes().to_vec(), too_large as u64)
+}
+
+/// Those of a segment that was handed over, whatever of it is whole.
+pub(crate) fn unpack(bytes: Vec<u8>) -> impl Iterator<Item = Interval> {
+    let segment = Segment::read_plain(bytes);
+    (0..segment.len()).filter_map(move |at| segment.interval(at, None))
 }

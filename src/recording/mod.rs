@@ -15,6 +15,7 @@ mod incidents;
 mod limit;
 mod names;
 mod pack;
+pub(crate) mod queue;
 pub mod reader;
 pub mod recorder;
 #[cfg(test)]
@@ -31,13 +32,14 @@ mod wire;
 pub mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::model::{Interval, Server, ServerId, Span};
 
 pub use handed_over::ReadError;
-pub(crate) use handed_over::SCHEMA;
+pub(crate) use handed_over::{SCHEMA, pack as pack_intervals, unpack as unpack_intervals};
 pub(crate) use incident::{Incident, What, slow_and_saturated};
 pub(crate) use incidents::Incidents;
 use limit::limited;
@@ -73,6 +75,26 @@ pub struct History {
     /// The beginning of the next interval, if it came in parts.
     begun: Option<Interval>,
     short_of_memory: bool,
+    /// The recording that goes on beyond it.
+    pub(crate) recorded_in: Option<PathBuf>,
+    /// How many segments were begun.
+    number: u64,
+    /// The last segment is one that was read, to which nothing is appended.
+    begins_anew: bool,
+}
+
+/// How far somebody has taken a history's bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    segment: u64,
+    bytes: usize,
+}
+
+/// Bytes that a history has taken in.
+pub(crate) struct Appended<'a> {
+    pub bytes: &'a [u8],
+    /// They are the beginning of a segment.
+    pub is_segments_begin: bool,
 }
 
 /// An interval of the ring.
@@ -108,7 +130,46 @@ impl History {
             servers: BTreeMap::new(),
             begun: None,
             short_of_memory: false,
+            recorded_in: None,
+            number: 0,
+            begins_anew: false,
         }
+    }
+
+    /// To be told from now on what it takes in.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { segment: self.number, bytes: self.segments.back().map_or(0, |last| last.bytes().len()) }
+    }
+
+    /// What it has taken in since; to be asked after each moment, since a segment that has ended is not
+    /// looked for.
+    pub(crate) fn appended(&self, mark: &mut Mark) -> Appended<'_> {
+        let is_segments_begin = mark.segment != self.number;
+        let before = if is_segments_begin { 0 } else { mark.bytes };
+        let bytes = self.segments.back().map_or(&[][..], |last| &last.bytes()[before..]);
+        *mark = Mark { segment: self.number, bytes: before + bytes.len() };
+        Appended { bytes, is_segments_begin }
+    }
+
+    /// The bytes of its segments, oldest first.
+    pub(crate) fn plain_segments(&self) -> impl Iterator<Item = &[u8]> {
+        self.segments.iter().map(|segment| segment.bytes())
+    }
+
+    /// Goes on with segments that another process had, as far as they are of the time that this one is to
+    /// reach back.
+    pub(crate) fn restore(&mut self, bytes: &[u8], now: SystemTime) {
+        let since = now.checked_sub(self.options.length);
+        for segment in segment::split(bytes) {
+            let is_recent = |end: SystemTime| since.is_none_or(|since| end >= since) && end <= now;
+            // Whoever copied it may have been killed at it.
+            let is_known = self.segments.iter().any(|known| known.bytes() == segment.bytes());
+            if segment.end().is_some_and(is_recent) && !is_known {
+                self.take(segment);
+                self.begins_anew = true;
+            }
+        }
+        self.forget();
     }
 
     /// Adds a moment: what happened since the last one, or since the last of its parts, and forgets what
@@ -158,8 +219,10 @@ impl History {
             let is_mostly_names = segment.first() > most && segment.grown() < segment.first();
             !is_mostly_names && (is_long || segment.grown() >= most)
         };
-        if self.segments.back().is_none_or(is_full) {
+        if self.begins_anew || self.segments.back().is_none_or(is_full) {
             self.segments.push_back(Arc::new(Segment::begin(None)));
+            self.number += 1;
+            self.begins_anew = false;
         }
         let segment = self.segments.back_mut().expect("there is one");
         let is_kept = Arc::make_mut(segment).push(moment, also);
@@ -267,6 +330,16 @@ impl History {
     /// All that are named in it.
     pub(crate) fn servers(&self) -> Vec<Arc<Server>> {
         self.servers.values().cloned().collect()
+    }
+
+    /// This, and what another one has of later times.
+    pub(crate) fn extended_by(mut self, later: &History) -> History {
+        let end = self.kept().map(|kept| kept.span().end).max();
+        for moment in later.moments().filter(|moment| end.is_none_or(|end| moment.span.start >= end)) {
+            self.begins_anew |= self.number == 0;
+            self.insert(&moment, &[]);
+        }
+        self
     }
 
     /// With the figures of these servers alone.

@@ -1,17 +1,13 @@
-//! A thread that writes a recording, for whoever must not wait for its disk. What it has not written yet is
-//! kept, so many intervals; of more, the latest become one, so that no figure is lost.
+//! A thread that writes a recording, for whoever must not wait for its disk.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::writer::{Writer, Written, joined, kept};
+use super::queue::Queue;
+use super::writer::{Writer, Written};
 use crate::linux::lock;
 use crate::model::Interval;
-
-/// Ten minutes at the usual interval.
-const MOST_WAITING: usize = 600;
 
 /// How a recording stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,7 +25,7 @@ pub struct Status {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Interval>,
+    waiting: Queue,
     ends: bool,
     status: Status,
 }
@@ -54,12 +50,7 @@ impl Recorder {
 
     /// Never waits.
     pub fn push(&self, interval: &Interval) {
-        let mut state = lock(&self.shared.state);
-        let is_full = state.waiting.len() >= MOST_WAITING;
-        match state.waiting.back_mut().filter(|_| is_full) {
-            Some(last) => *last = joined(Some(last.clone()), interval),
-            None => state.waiting.push_back(kept(interval)),
-        }
+        lock(&self.shared.state).waiting.push(interval);
         self.shared.changed.notify_all();
     }
 
@@ -90,7 +81,7 @@ impl Shared {
             let nothing_to_do = |state: &mut State| state.waiting.is_empty() && !state.ends;
             let mut state =
                 self.changed.wait_while(state, nothing_to_do).unwrap_or_else(PoisonError::into_inner);
-            let next = state.waiting.pop_front();
+            let next = state.waiting.pop();
             drop(state);
             let outcome = match &next {
                 Some(interval) => writer.push(interval),

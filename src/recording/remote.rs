@@ -51,6 +51,9 @@ pub enum What {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Standing {
     pub not_tracing: Option<String>,
+    /// Why nothing is recorded, where it should be.
+    #[serde(default)]
+    pub not_recording: Option<String>,
     pub servers: Vec<StandingOf>,
 }
 

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
@@ -228,6 +228,11 @@ impl Segment {
         &self.intervals[at].span
     }
 
+    /// When its last interval ended.
+    pub fn end(&self) -> Option<SystemTime> {
+        self.intervals.last().map(|place| place.span.end)
+    }
+
     /// How much time its intervals cover.
     pub fn duration(&self) -> Duration {
         self.duration
@@ -267,6 +272,15 @@ impl Segment {
     pub fn is_whole(&self) -> bool {
         self.words.is_some() && !self.setups.is_empty()
     }
+}
+
+/// Plain segments that follow each other in one file.
+pub(super) fn split(bytes: &[u8]) -> impl Iterator<Item = Segment> {
+    let frames = frame::scan(bytes).0;
+    let begins = frames.iter().filter(|frame| frame.kind == Some(Kind::Preamble));
+    let begins: Vec<usize> = begins.map(|frame| frame.payload.start - HEAD_BYTES).collect();
+    let ends: Vec<usize> = begins.iter().skip(1).copied().chain([bytes.len()]).collect();
+    begins.into_iter().zip(ends).map(|(begin, end)| Segment::read_plain(bytes[begin..end].to_vec()))
 }
 
 fn put_batch(out: &mut Vec<u8>, span: &Span, frames: &[u8]) {

@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::folder::{Folder, Name, Tier};
 use super::limit::limited;
 use super::segment::Segment;
@@ -71,7 +73,7 @@ pub enum WriteError {
 }
 
 /// What has been recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     pub intervals: u64,
     /// Intervals that could not be written.
@@ -141,7 +143,11 @@ impl Open {
 impl Writer {
     /// Goes on with what is there, or begins.
     pub fn open(path: &Path, limit: u64) -> io::Result<Writer> {
-        let folder = Folder::create(path)?;
+        Writer::begin(Folder::create(path)?, limit)
+    }
+
+    /// The same in a folder that is open, and this process's.
+    pub(crate) fn begin(folder: Folder, limit: u64) -> io::Result<Writer> {
         let mut closed: BTreeMap<Name, u64> = folder.list(usize::MAX)?.files.into_iter().collect();
         // Whoever compressed a segment may have been killed at it.
         let plain: Vec<Name> = closed.keys().filter(|name| name.is_plain).copied().collect();

@@ -28,7 +28,7 @@ pub enum Event {
     /// What is shown is a recording, and this moment of it first; None: its end.
     Recording(Box<History>, Option<SystemTime>),
     /// How it says that the servers stand.
-    Standing(Vec<OfServer>),
+    Standing(Standing),
     /// Where threads are in the kernel that were asked about.
     Waits(Vec<Waiting>),
     /// An answer to what was wanted, for the status line.
@@ -49,6 +49,14 @@ pub(crate) enum MouseKind {
     Press,
     WheelUp,
     WheelDown,
+}
+
+/// How the exporter on this host says that things stand; nothing where there is none.
+#[derive(Clone, Debug, Default)]
+pub struct Standing {
+    pub servers: Vec<OfServer>,
+    /// Why it does not record.
+    pub not_recording: Option<String>,
 }
 
 /// What another program remembers of the last minutes.

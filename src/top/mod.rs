@@ -27,7 +27,7 @@ mod trail;
 mod view;
 mod write;
 
-pub use event::{Earlier, Extras};
+pub use event::{Earlier, Extras, Standing};
 pub use palette::Colors;
 pub use source::{Start, StartError};
 pub use state::Options;

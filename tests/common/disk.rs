@@ -100,3 +100,19 @@ impl Drop for Mounted {
         }
     }
 }
+
+/// A filesystem that is frozen takes no write until it is thawed.
+pub struct Frozen<'a>(&'a Path);
+
+impl Frozen<'_> {
+    pub fn freeze(path: &Path) -> Frozen<'_> {
+        run("fsfreeze", &["-f".as_ref(), path.as_os_str()]);
+        Frozen(path)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        run("fsfreeze", &["-u".as_ref(), self.0.as_os_str()]);
+    }
+}

@@ -459,8 +459,9 @@ fn the_charts_page_lists_its_values() {
     let page = text(&format!("{CHART}/README.md"));
     let values = yaml(&format!("{CHART}/values.yaml"));
     for (name, value) in values.as_object().unwrap() {
-        let nested = ["image", "webConfig", "networkPolicy", "podMonitor", "prometheusRule", "dashboard"]
-            .contains(&&**name);
+        let nested =
+            ["image", "recording", "webConfig", "networkPolicy", "podMonitor", "prometheusRule", "dashboard"]
+                .contains(&&**name);
         let names: Vec<String> = match value.as_object().filter(|_| nested) {
             Some(object) => object.keys().map(|key| format!("{name}.{key}")).collect(),
             None => vec![name.clone()],

@@ -292,7 +292,7 @@ pub(super) const EXPORTER: Manual = Manual {
     ],
     exit: &[
         ("0", "ended by SIGTERM or SIGINT"),
-        ("1", "failed, or one of its two processes has ended"),
+        ("1", "failed, or the process that serves has ended"),
         BAD_USAGE,
         NOTHING,
     ],

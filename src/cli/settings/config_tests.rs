@@ -65,7 +65,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 57] = [
+const FOR_ONE_CALL: [&str; 60] = [
     "at",
     "buckets",
     "by",
@@ -90,6 +90,7 @@ const FOR_ONE_CALL: [&str; 57] = [
     "listen",
     "no-config",
     "no-file-metrics",
+    "no-record",
     "no-save",
     "no-socket",
     "once",
@@ -100,6 +101,8 @@ const FOR_ONE_CALL: [&str; 57] = [
     "pid",
     "port",
     "production",
+    "record",
+    "record-limit",
     "redact",
     "replay",
     "server",

@@ -7,12 +7,14 @@ use std::time::Duration;
 use super::book::{Book, Labelled, Options};
 use super::own::{Own, ProcessFacts};
 use super::{expose, forms};
+use crate::exporter::recent_file::RecentFile;
+use crate::exporter::recording::Recording;
 use crate::exporter::source::{Form, NotReady};
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 use crate::linux::lock;
 use crate::live::{self, Follower, Live, Published, State, Stream};
-use crate::recording::{self, History};
+use crate::recording::History;
 use crate::sampler::Sampler;
 use crate::server::who::selection::Selection;
 
@@ -34,6 +36,13 @@ pub(crate) struct Collector {
     kept: Arc<Kept>,
     about: About,
     interval: Duration,
+    recording: Option<Arc<Recording>>,
+}
+
+/// The last minutes, as the exporter before has left them, and where they are left to the next one.
+pub(crate) struct Remembered {
+    pub history: History,
+    pub file: Option<RecentFile>,
 }
 
 /// Facts about the exporter that the collector does not count itself.
@@ -43,6 +52,8 @@ pub(crate) struct About {
     pub map_bytes: u64,
     /// The process that serves.
     pub web_pid: Option<u32>,
+    /// The process that records.
+    pub recorder_pid: Option<u32>,
 }
 
 impl Collector {
@@ -52,19 +63,24 @@ impl Collector {
         selection: Selection,
         live: live::Options,
         options: Options,
-        history: recording::Options,
+        remembered: Remembered,
+        recording: Option<Arc<Recording>>,
         about: About,
     ) -> Result<Collector, E>
     where
         E: From<io::Error> + Send + 'static,
     {
-        let kept = Arc::new(Kept {
-            book: Mutex::new(Book::new(options)),
-            history: Mutex::new(History::new(history)),
-        });
+        let kept =
+            Arc::new(Kept { book: Mutex::new(Book::new(options)), history: Mutex::new(remembered.history) });
         let interval = live.interval;
-        let live = Live::start_with(make, selection, live, follower(kept.clone()))?;
-        Ok(Collector { stream: Mutex::new(live.stream()), live: Arc::new(live), kept, about, interval })
+        let live = Live::start_with(
+            make,
+            selection,
+            live,
+            follower(kept.clone(), recording.clone(), remembered.file),
+        )?;
+        let stream = Mutex::new(live.stream());
+        Ok(Collector { stream, live: Arc::new(live), kept, about, interval, recording })
     }
 
     /// Copies the last minutes, as they stand when it is called.
@@ -119,6 +135,8 @@ impl Collector {
             map_bytes: self.about.map_bytes,
             process: ProcessFacts::read(),
             web_process: self.about.web_pid.and_then(ProcessFacts::read_of),
+            recording: self.recording.as_ref().map(|recording| recording.facts()),
+            recorder: self.about.recorder_pid.and_then(ProcessFacts::read_of),
             ..Own::default()
         };
         let history = lock(&self.kept.history);
@@ -129,8 +147,8 @@ impl Collector {
     }
 }
 
-/// Feeds the books with every snapshot, and the history with what came between two regular ones.
-fn follower(kept: Arc<Kept>) -> Follower {
+/// Feeds the books with every snapshot, the history and the recording with what came between two regular ones.
+fn follower(kept: Arc<Kept>, recording: Option<Arc<Recording>>, mut file: Option<RecentFile>) -> Follower {
     let mut is_first = true;
     Box::new(move |published, is_tick| {
         lock(&kept.book).feed(published);
@@ -139,9 +157,15 @@ fn follower(kept: Arc<Kept>) -> Follower {
         if std::mem::take(&mut is_first) {
             return;
         }
+        if let Some(recording) = &recording {
+            recording.push(interval, is_tick);
+        }
         let mut history = lock(&kept.history);
         if is_tick {
             history.push(interval);
+            if let Some(file) = &mut file {
+                file.append(&history);
+            }
         } else {
             history.push_part(interval);
         }

@@ -294,6 +294,23 @@ impl Own {
             all.push(one(&family::WEB_CPU, process.cpu_seconds));
             all.push(one(&family::WEB_RESIDENT, process.resident_bytes as f64));
         }
+        if let Some(recording) = &self.recording {
+            let written = recording.written;
+            all.extend([
+                one(&family::RECORDING_FAILING, f64::from(u8::from(recording.is_failing))),
+                one(&family::RECORDING_WRITTEN, written.bytes as f64),
+                one(&family::RECORDING_SIZE, written.size as f64),
+                one(&family::RECORDING_INTERVALS, written.intervals as f64),
+                one(&family::RECORDING_LOST, written.lost as f64),
+                one(&family::RECORDING_WAITING, recording.waiting as f64),
+            ]);
+            let last = recording.last_ns.map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns));
+            all.extend(last.map(|time| one(&family::RECORDING_LAST, since_1970(time))));
+        }
+        if let Some(process) = &self.recorder {
+            all.push(one(&family::RECORDER_CPU, process.cpu_seconds));
+            all.push(one(&family::RECORDER_RESIDENT, process.resident_bytes as f64));
+        }
         if let Some(process) = &self.process {
             all.extend([
                 one(&family::PROCESS_CPU, process.cpu_seconds),

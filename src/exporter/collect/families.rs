@@ -344,6 +344,44 @@ families! {
         help: "Resident memory of the process that serves clients.",
         ..family("fsynctop_exporter_web_resident_memory_bytes", Kind::Gauge, "bytes", &[])
     };
+    pub(crate) static RECORDING_FAILING: Family = Family {
+        help: "1 if the last interval could not be recorded, or the recording's disk does not answer.",
+        notes: "All `recording_` metrics are there only with --record. `/status` and the log say why.",
+        ..family("fsynctop_exporter_recording_is_failing", Kind::Gauge, "", &[])
+    };
+    pub(crate) static RECORDING_WRITTEN: Family = Family {
+        help: "Bytes that were written to the recording.",
+        ..family("fsynctop_exporter_recording_written_bytes_total", Kind::Counter, "bytes", &[])
+    };
+    pub(crate) static RECORDING_SIZE: Family = Family {
+        help: "Size of the recording.",
+        ..family("fsynctop_exporter_recording_size_bytes", Kind::Gauge, "bytes", &[])
+    };
+    pub(crate) static RECORDING_INTERVALS: Family = Family {
+        help: "Intervals that were recorded, those that are forgotten by now among them.",
+        ..family("fsynctop_exporter_recording_intervals_total", Kind::Counter, "intervals", &[])
+    };
+    pub(crate) static RECORDING_LOST: Family = Family {
+        help: "Intervals that could not be recorded.",
+        ..family("fsynctop_exporter_recording_lost_intervals_total", Kind::Counter, "intervals", &[])
+    };
+    pub(crate) static RECORDING_WAITING: Family = Family {
+        help: "Intervals that wait to be recorded.",
+        notes: "Up to 600, while the disk does not answer; of more, the latest become one.",
+        ..family("fsynctop_exporter_recording_waiting_intervals", Kind::Gauge, "intervals", &[])
+    };
+    pub(crate) static RECORDING_LAST: Family = Family {
+        help: "End of the last interval that was recorded, since unix epoch in seconds.",
+        ..family("fsynctop_exporter_recording_last_timestamp_seconds", Kind::Gauge, "seconds", &[])
+    };
+    pub(crate) static RECORDER_CPU: Family = Family {
+        help: "Processor time of the process that records.",
+        ..family("fsynctop_exporter_recorder_cpu_seconds_total", Kind::Counter, "seconds", &[])
+    };
+    pub(crate) static RECORDER_RESIDENT: Family = Family {
+        help: "Resident memory of the process that records.",
+        ..family("fsynctop_exporter_recorder_resident_memory_bytes", Kind::Gauge, "bytes", &[])
+    };
     pub(crate) static PROCESS_CPU: Family = Family {
         help: "Total user and system CPU time spent in seconds.",
         notes: "All `process_` metrics are about the process that traces; the one that serves has \

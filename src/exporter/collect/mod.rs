@@ -26,4 +26,4 @@ mod waiting;
 pub(crate) use book::Labelled;
 pub use book::Options;
 pub(crate) use buckets::Buckets;
-pub(crate) use collector::{About, Collector};
+pub(crate) use collector::{About, Collector, Remembered};

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use procfs::process::{LimitValue, Process};
 
+use crate::exporter::recording::Facts;
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
 
@@ -26,6 +27,9 @@ pub struct Own {
     pub verdicts: Option<Arc<Told>>,
     /// Those of the process that serves.
     pub web_process: Option<ProcessFacts>,
+    /// None: nothing is recorded.
+    pub recording: Option<Facts>,
+    pub recorder: Option<ProcessFacts>,
 }
 
 /// The process metrics that Prometheus' client libraries export.

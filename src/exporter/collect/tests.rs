@@ -11,6 +11,7 @@ use super::book::{Book, Options};
 use super::families::{self, Kind};
 use super::own::{Own, ProcessFacts};
 use super::{expose, forms};
+use crate::exporter::recording::Facts;
 use crate::exporter::source::Form;
 use crate::exporter::verdict::{OfServer, Told};
 use crate::live::Published;
@@ -158,6 +159,8 @@ fn own() -> Own {
         self_test: Some(SystemTime::UNIX_EPOCH),
         process: ProcessFacts::read(),
         web_process: ProcessFacts::read(),
+        recording: Some(Facts { last_ns: Some(1_700_000_000_000_000_000), ..Facts::default() }),
+        recorder: ProcessFacts::read(),
         verdicts: Some(Arc::new(told())),
         ..Own::default()
     }
@@ -185,6 +188,7 @@ fn told() -> Told {
         made_wall: SystemTime::UNIX_EPOCH,
         valid_for: Duration::from_secs(5),
         not_tracing: None,
+        not_recording: None,
         servers: vec![server],
         gone: Vec::new(),
     }

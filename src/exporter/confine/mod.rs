@@ -1,4 +1,4 @@
-//! What the exporter's two processes can no longer do: which user each is, and which system calls, files and
+//! What the exporter's processes can no longer do: which user each is, and which system calls, files and
 //! sockets are left to it. docs/security.md says the same in words, and `tests/root/beside/apart.rs` tries it
 //! from inside.
 

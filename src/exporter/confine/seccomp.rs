@@ -42,6 +42,11 @@ const COMMON_OLD: &[Call] = &[];
 /// Clients.
 const WEB: &[Call] = calls! { SYS_accept4 };
 
+/// Files of its folder, which Landlock keeps it to.
+const RECORDER: &[Call] = calls! {
+    SYS_fstatfs SYS_getdents64 SYS_newfstatat SYS_openat SYS_statx SYS_unlinkat
+};
+
 /// Files of /proc and of servers, to read; the mapped rows; the sync calls with which tracing tests itself.
 /// What openat2 opens for cannot be told by a filter: it is how paths are kept inside a server's root.
 const PROBER: &[Call] = calls! {
@@ -84,6 +89,12 @@ pub enum Process {
     Prober,
     /// Speaks HTTP, and hands out the history.
     Web,
+    /// Writes the recording.
+    Recorder,
+}
+
+impl Process {
+    pub const ALL: [Process; 3] = [Process::Prober, Process::Web, Process::Recorder];
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -120,6 +131,7 @@ fn free(process: Process) -> impl Iterator<Item = Call> {
     let own: [&[Call]; 2] = match process {
         Process::Prober => [PROBER, PROBER_OLD],
         Process::Web => [WEB, &[]],
+        Process::Recorder => [RECORDER, &[]],
     };
     [COMMON, COMMON_OLD].into_iter().chain(own).flatten().copied()
 }
@@ -233,18 +245,18 @@ mod tests {
     }
 
     #[test]
-    fn the_web_process_opens_nothing_and_the_prober_no_socket() {
+    fn the_web_process_opens_nothing_and_none_a_socket() {
         let open = || std::fs::File::open("/proc/self/stat").is_ok();
-        assert_eq!((in_thread(Process::Web, open), in_thread(Process::Prober, open)), (false, true));
+        assert_eq!(Process::ALL.map(|process| in_thread(process, open)), [true, false, true]);
         let network = || std::net::TcpListener::bind("127.0.0.1:0").is_ok();
-        assert_eq!((in_thread(Process::Web, network), in_thread(Process::Prober, network)), (false, false));
+        assert_eq!(Process::ALL.map(|process| in_thread(process, network)), [false; 3]);
         let local = || std::os::unix::net::UnixDatagram::unbound().is_ok();
-        assert_eq!((in_thread(Process::Web, local), in_thread(Process::Prober, local)), (false, false));
+        assert_eq!(Process::ALL.map(|process| in_thread(process, local)), [false; 3]);
     }
 
     #[test]
-    fn both_start_threads_and_neither_a_process() {
-        for process in [Process::Prober, Process::Web] {
+    fn all_start_threads_and_none_a_process() {
+        for process in Process::ALL {
             let thread = || std::thread::Builder::new().spawn(|| 7).unwrap().join().unwrap();
             assert_eq!(in_thread(process, thread), 7, "{process:?}");
             let child = || std::process::Command::new("/bin/true").status().is_ok();
@@ -268,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_lists_name_each_call_once() {
-        for process in [Process::Prober, Process::Web] {
+        for process in Process::ALL {
             let names = names(process);
             assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
         }
@@ -276,7 +288,7 @@ mod tests {
 
     /// What starting takes beside that: the programs, their hooks, the sockets, the second process, and what
     /// is given up.
-    const START: [&str; 41] = [
+    const START: [&str; 43] = [
         "accept",
         "accept4",
         "arch_prctl",
@@ -292,6 +304,8 @@ mod tests {
         "execve",
         "fchmod",
         "fchmodat",
+        "fchown",
+        "flock",
         "getppid",
         "landlock_add_rule",
         "landlock_create_ruleset",
@@ -322,14 +336,14 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")] // which has all the numbers that the others have
     #[test]
-    fn the_containers_profile_allows_what_both_processes_and_their_start_need_and_nothing_else() {
+    fn the_containers_profile_allows_what_all_processes_and_their_start_need_and_nothing_else() {
         let profile: serde_json::Value =
             serde_json::from_str(include_str!("../../../examples/kubernetes/fsynctop-seccomp.json")).unwrap();
         assert_eq!(profile["defaultAction"], "SCMP_ACT_ERRNO");
         let rules = profile["syscalls"].as_array().unwrap();
         assert!(rules.iter().all(|rule| rule["action"] == "SCMP_ACT_ALLOW"));
         let found: Vec<_> = rules.iter().flat_map(|rule| rule["names"].as_array().unwrap()).collect();
-        let mut wanted: Vec<_> = [Process::Prober, Process::Web].into_iter().flat_map(names).collect();
+        let mut wanted: Vec<_> = Process::ALL.into_iter().flat_map(names).collect();
         wanted.extend(START);
         wanted.sort_unstable();
         wanted.dedup();

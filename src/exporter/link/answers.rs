@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::words::{Kind, Life, PIECE, Question, Report, pack, read_question, write_frame};
+use super::words::{
+    Asker, Assignment, Kind, Life, Next, PIECE, Question, Recorded, Report, pack, read_question, write_frame,
+};
 use crate::exporter::history_socket::HistoryError;
 use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
@@ -37,13 +39,19 @@ pub trait Answers: Send + Sync {
     fn acknowledge(&self, server: &str, user: u32) -> Option<u64>;
     /// Returns when there is news, or after a second.
     fn life(&self, report: Report) -> Life;
+    fn assignment(&self) -> Result<Assignment, NotReady>;
+    /// Returns when there are intervals to write, or after a second.
+    fn intervals(&self, recorded: Recorded) -> Result<Next, NotReady>;
 }
 
-/// Answers until nobody asks any more. An error: what was asked is not understood, or nobody takes the
-/// answer, and the lane is given up.
-pub fn serve(lane: &UnixStream, answers: &Arc<dyn Answers>) -> io::Result<()> {
+/// Answers until nobody asks any more. An error: what was asked is not understood or not this process's to
+/// ask, or nobody takes the answer, and the lane is given up.
+pub fn serve(lane: &UnixStream, asker: Asker, answers: &Arc<dyn Answers>) -> io::Result<()> {
     let mut questions = lane;
     while let Some((number, question)) = read_question(&mut questions)? {
+        if question.asker() != asker {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a question of the other process"));
+        }
         let before = of_this_thread();
         for_clients(|| answer(lane, number, question, &**answers))?;
         std::thread::sleep((of_this_thread().saturating_sub(before) * PAUSE).min(MAX_PAUSE));
@@ -59,6 +67,8 @@ fn answer(lane: &UnixStream, number: u32, question: Question, answers: &dyn Answ
         Question::Configuration(known) => Ok(pack(&answers.configuration(known))?),
         Question::Acknowledge(server, user) => Ok(pack(&answers.acknowledge(&server, user))?),
         Question::Life(report) => Ok(pack(&answers.life(report))?),
+        Question::Assignment => answers.assignment().map_err(|why| why.0).and_then(packed),
+        Question::Intervals(recorded) => answers.intervals(recorded).map_err(|why| why.0).and_then(packed),
         Question::History => {
             let pieces = Pieces { stream: WithDeadline::new(lane, TAKE_TIMEOUT), number };
             let mut out = BufWriter::with_capacity(PIECE, pieces);
@@ -82,6 +92,10 @@ fn answer(lane: &UnixStream, number: u32, question: Question, answers: &dyn Answ
             write_frame(&mut pieces.stream, number, Kind::Failed, &bytes[..bytes.len().min(PIECE)])
         }
     }
+}
+
+fn packed(value: impl serde::Serialize) -> Result<Vec<u8>, String> {
+    pack(&value).map_err(|error| error.to_string())
 }
 
 /// Cuts an answer into frames.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::words::{Kind, Life, Question, read_header, unpack, write_question};
+use super::words::{Assignment, Kind, Life, Next, Question, Recorded, read_header, unpack, write_question};
 use crate::exporter::web::files::Bundle;
 use crate::linux::lock;
 use crate::recording::deadline::WithDeadline;
@@ -18,6 +18,9 @@ const LIFE_TIMEOUT: Duration = Duration::from_secs(5);
 const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Files of the web configuration; on a disk that hangs, what was read before has to do.
 const FILES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Nobody waits for the recorder.
+const RECORDER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A frame is sent in one piece: the rest of it is there unless the prober was stopped in the middle. Longer
 /// than a busy host keeps a process from running, because a lane that is given up here ends both processes.
@@ -99,6 +102,14 @@ impl Lane {
 
     pub fn life(&self, question: &Question) -> Result<Life, LinkError> {
         Ok(unpack(&self.ask(question, LIFE_TIMEOUT)?)?)
+    }
+
+    pub fn assignment(&self) -> Result<Assignment, LinkError> {
+        Ok(unpack(&self.ask(&Question::Assignment, RECORDER_TIMEOUT)?)?)
+    }
+
+    pub fn intervals(&self, recorded: Recorded) -> Result<Next, LinkError> {
+        Ok(unpack(&self.ask(&Question::Intervals(recorded), RECORDER_TIMEOUT)?)?)
     }
 
     /// None: there is no such server.

@@ -1,6 +1,7 @@
-//! Starts the web process, and hands it what it needs: the sockets on which clients come, and the lanes.
+//! Starts the other processes, and hands the web process what it needs: the sockets on which clients come, and
+//! the lanes. The recorder has a lane alone, and asks what it needs.
 //!
-//! It is this program anew, so that nothing of the prober's memory is in it, with an empty environment.
+//! Each is this program anew, so that nothing of the prober's memory is in it, with an empty environment.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,8 +21,9 @@ use super::lane::Lane;
 use crate::exporter::confine::User;
 use crate::exporter::history_socket::MAX_CLIENTS;
 
-/// The hidden action that the web process is started by.
-pub(crate) const ACTION: &str = "exporter-web";
+/// The hidden actions that they are started by.
+const WEB_ACTION: &str = "exporter-web";
+const RECORDER_ACTION: &str = "exporter-recorder";
 /// How the log is written, and what a panic shows.
 const ENVIRONMENT: [&str; 2] = ["JOURNAL_STREAM", "RUST_BACKTRACE"];
 /// Life, metrics, status and configuration, which never wait for each other.
@@ -91,11 +93,7 @@ impl WebProcess {
         let (own, theirs) = UnixStream::pair()?;
         let pairs: Vec<_> = (0..LANES + MAX_CLIENTS).map(|_| UnixStream::pair()).collect::<Result<_, _>>()?;
         let (lanes, their_lanes): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("fsynctop").arg(ACTION).current_dir("/").env_clear();
-        command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        let child = command.spawn()?;
+        let child = spawn(WEB_ACTION, theirs)?;
 
         let message = Message {
             listeners: listeners.len(),
@@ -121,6 +119,40 @@ impl WebProcess {
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.0.try_wait()
     }
+}
+
+/// The process that records, seen by the prober. It ends by itself when its lane does.
+#[derive(Debug)]
+pub struct RecorderProcess(Child);
+
+impl RecorderProcess {
+    /// Starts it. The lane is to be answered on.
+    pub fn start() -> io::Result<(RecorderProcess, UnixStream)> {
+        let (own, theirs) = UnixStream::pair()?;
+        Ok((RecorderProcess(spawn(RECORDER_ACTION, theirs)?), own))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// How it has ended, if it has.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+}
+
+/// This program anew, with this socket as its standard input.
+fn spawn(action: &str, socket: UnixStream) -> io::Result<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("fsynctop").arg(action).current_dir("/").env_clear();
+    command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()).spawn()
+}
+
+/// In the recorder: its lane.
+pub fn take_over_recorder() -> io::Result<Lane> {
+    Ok(Lane::new(io::stdin().as_fd().try_clone_to_owned()?.into()))
 }
 
 fn send(to: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {

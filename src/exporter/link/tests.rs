@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::words::{Kind, PIECE, write_frame};
-use super::{Answers, Lane, Life, LinkError, Question, Report, serve};
+use super::{Answers, Asker, Assignment, Lane, Life, LinkError, Next, Question, Recorded, Report, serve};
 use crate::exporter::history_socket::HistoryError;
 use crate::exporter::source::{Form, NotReady};
 use crate::exporter::web::Figures;
@@ -53,15 +53,39 @@ impl Answers for MadeUp {
             verdicts: None,
         }
     }
+
+    fn assignment(&self) -> Result<Assignment, NotReady> {
+        Ok(Assignment { folder: b"/r\xff".to_vec(), limit: 7, user: (1, 2) })
+    }
+
+    fn intervals(&self, recorded: Recorded) -> Result<Next, NotReady> {
+        Ok(Next { intervals: recorded.confined.into_bytes(), ends: recorded.error.is_some() })
+    }
 }
 
-fn lane() -> Lane {
+fn lane_of(asker: Asker) -> Lane {
     let (asking, answering) = UnixStream::pair().unwrap();
     std::thread::spawn(move || {
         let answers: Arc<dyn Answers> = Arc::new(MadeUp);
-        serve(&answering, &answers)
+        serve(&answering, asker, &answers)
     });
     Lane::new(asking)
+}
+
+fn lane() -> Lane {
+    lane_of(Asker::Web)
+}
+
+#[test]
+fn the_recorder_is_answered_and_neither_process_can_ask_the_others_questions() {
+    let recorder = lane_of(Asker::Recorder);
+    assert_eq!(recorder.assignment().unwrap().folder, b"/r\xff");
+    let recorded = Recorded { confined: "well".into(), error: Some("full".into()), ..Recorded::default() };
+    assert_eq!(recorder.intervals(recorded).unwrap(), Next { intervals: b"well".to_vec(), ends: true });
+    assert!(matches!(recorder.ask(&Question::History, PATIENCE), Err(LinkError::Ended)));
+    let web = lane();
+    assert!(matches!(web.assignment(), Err(LinkError::Ended)));
+    assert!(matches!(lane().intervals(Recorded::default()), Err(LinkError::Ended)));
 }
 
 fn metrics(bytes: u64) -> Question {
@@ -163,7 +187,7 @@ fn what_is_no_question_ends_the_lane_and_nothing_else() {
         let (mut asking, answering) = UnixStream::pair().unwrap();
         asking.write_all(nonsense).unwrap();
         let answers: Arc<dyn Answers> = Arc::new(MadeUp);
-        assert!(serve(&answering, &answers).is_err(), "{nonsense:?}");
+        assert!(serve(&answering, Asker::Web, &answers).is_err(), "{nonsense:?}");
         drop(answering);
         assert_eq!(asking.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exporter::source::Form;
 use crate::exporter::verdict::Told;
 use crate::exporter::web::Figures;
+use crate::recording::writer::Written;
 
 /// A question that is longer is none: the longest has the web process's counters.
 const LONGEST_QUESTION: u32 = 4 << 10;
@@ -30,6 +31,64 @@ pub enum Question {
     Life(Report),
     /// An operator, by number, knows of the failures of the server of this name.
     Acknowledge(String, u32),
+    /// What the recorder is to do.
+    Assignment,
+    /// The next intervals, with what has become of those before.
+    Intervals(Recorded),
+}
+
+/// Which process asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    Web,
+    Recorder,
+}
+
+impl Question {
+    /// The process whose question it is: another one that asks it has been taken over.
+    pub(super) fn asker(&self) -> Asker {
+        match self {
+            Question::Assignment | Question::Intervals(_) => Asker::Recorder,
+            Question::Metrics(..)
+            | Question::Status
+            | Question::History
+            | Question::Configuration(_)
+            | Question::Life(_)
+            | Question::Acknowledge(..) => Asker::Web,
+        }
+    }
+}
+
+/// What the process that records is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The bytes of its path.
+    pub folder: Vec<u8>,
+    /// Of the recording, in bytes.
+    pub limit: u64,
+    /// Who it is to be, if it was started as root.
+    pub user: (u32, u32),
+}
+
+/// What the process that records says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// How it is confined. Empty: it has not opened its folder yet.
+    pub confined: String,
+    pub written: Written,
+    /// The end of the last interval that was written, in nanoseconds since 1970.
+    pub last_ns: Option<u64>,
+    /// Why the last one could not be.
+    pub error: Option<String>,
+}
+
+/// What it is given to write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Next {
+    /// A segment of them.
+    pub intervals: Vec<u8>,
+    /// Nothing follows.
+    pub ends: bool,
 }
 
 /// What the web process says of itself.

@@ -163,6 +163,7 @@ fn told(verdicts: &verdict::Verdicts, labelled: &[Labelled], host: &str, before:
         made_wall: SystemTime::now().checked_sub(age).unwrap_or(verdicts.made_wall),
         valid_for: verdicts.valid_for,
         not_tracing,
+        not_recording: None,
         servers: labelled.iter().map(server).collect(),
         gone,
     }

@@ -23,6 +23,8 @@ pub struct Told {
     /// For so long it says something.
     pub valid_for: Duration,
     pub not_tracing: Option<String>,
+    /// Why nothing is recorded, where it should be.
+    pub not_recording: Option<String>,
     /// In the order of their names.
     pub servers: Vec<OfServer>,
     /// Names that servers had, and that none has any more.
@@ -204,6 +206,7 @@ impl Told {
             "valid_for_seconds": self.valid_for.as_secs_f64(),
             "stale": self.is_stale(),
             "not_tracing": self.not_tracing,
+            "not_recording": self.not_recording,
             "missing": missing,
             "servers": servers.iter().map(of).collect::<Vec<_>>(),
         });
@@ -271,6 +274,7 @@ impl Told {
             made_wall: SystemTime::now(),
             valid_for: Duration::from_secs(5),
             not_tracing: None,
+            not_recording: None,
             servers,
             gone: Vec::new(),
         }

@@ -160,6 +160,8 @@ fn totals(state: &State) -> Vec<Part> {
     parts.push(Part::new(3, format!("{} in flight", count(in_flight)), Ink::Plain));
     parts.extend(failures(state));
     parts.extend(confidence(state, m));
+    let not_recording = state.record.standing.not_recording.as_ref();
+    parts.extend(not_recording.map(|_| Part::new(6, "not recorded", Ink::Warning)));
     parts
 }
 
@@ -206,8 +208,13 @@ fn busiest(state: &State, m: &Interval, servers: &[ServerId], role: Role) -> Opt
 fn failures(state: &State) -> Option<Part> {
     let servers = state.servers();
     let is_shown = |of: &&OfServer| servers.iter().any(|server| server.pid == of.pid);
-    let mut failing =
-        state.record.standing.iter().filter(|of| of.state == verdict::State::Failing).filter(is_shown);
+    let mut failing = state
+        .record
+        .standing
+        .servers
+        .iter()
+        .filter(|of| of.state == verdict::State::Failing)
+        .filter(is_shown);
     if let Some(first) = failing.next() {
         let (day, time) = (first.since.get(..10), first.since.get(11..19));
         let short = format!("FAILING since {}", escape_sentence(time.unwrap_or(&first.since)));

@@ -71,7 +71,7 @@ impl State {
     /// The servers that there are figures of. What the exporter knows holds for now, and not for the past.
     pub(super) fn ranked(&self, recent: Option<&Interval>) -> Vec<Ranked> {
         let Some(figures) = &self.shown.figures else { return Vec::new() };
-        let standing = self.record.standing.iter().filter(|_| self.record.paused.is_none());
+        let standing = self.record.standing.servers.iter().filter(|_| self.record.paused.is_none());
         let failing = standing.filter(|of| of.state == verdict::State::Failing).map(|of| of.pid).collect();
         let options = render::Options { failing, ..self.sentence_options() };
         let ranked = match recent {

@@ -8,9 +8,8 @@ use crate::live::Published;
 use crate::model::{Interval, Snapshot};
 use crate::recording::{History, Troubles};
 use crate::render::row::Key;
-use crate::top::event::Earlier;
+use crate::top::event::{Earlier, Standing};
 use crate::top::past::{Past, Tick};
-use crate::verdict::OfServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -35,7 +34,7 @@ pub(crate) struct Record {
     /// The interval at which it is paused. None: live.
     pub paused: Option<Paused>,
     /// The verdicts of the exporter on this host, if there is one.
-    pub standing: Vec<OfServer>,
+    pub standing: Standing,
     /// What went wrong since the view began, whatever is counted anew.
     pub session: Troubles,
     is_recording: bool,
@@ -62,7 +61,7 @@ impl Record {
             first_taken: None,
             newest: None,
             paused: None,
-            standing: Vec::new(),
+            standing: Standing::default(),
             session: Troubles::new(hang_after),
             is_recording: false,
         }

@@ -15,7 +15,7 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::event::{self, Effect, Event, Extras};
+use super::event::{self, Effect, Event, Extras, Standing};
 use super::look::Looker;
 use super::screen;
 use super::source::{Letter, Mail, Source, Start, StartError};
@@ -25,7 +25,6 @@ use crate::linux::lock;
 use crate::live::Live;
 use crate::model::Interval;
 use crate::recording::{History, Troubles};
-use crate::verdict::OfServer;
 use backend::Bytes;
 use input::Input;
 use signals::Signals;
@@ -67,7 +66,7 @@ pub struct Exporter {
     /// What it remembers of the last minutes.
     pub earlier: Box<dyn FnOnce() -> Option<event::Earlier> + Send>,
     /// How it says that the servers stand now.
-    pub standing: Box<dyn Fn() -> Vec<OfServer> + Send>,
+    pub standing: Box<dyn Fn() -> Standing + Send>,
 }
 
 /// What is shown.

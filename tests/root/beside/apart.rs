@@ -159,6 +159,19 @@ fn inside<T: Send + 'static>(process: Process, task: impl FnOnce() -> T + Send +
     std::thread::spawn(confined).join().unwrap()
 }
 
+/// The same of the process that records, in this folder.
+fn inside_recorder<T: Send + 'static>(folder: &Path, task: impl FnOnce() -> T + Send + 'static) -> T {
+    let folder = fs::File::open(folder).unwrap();
+    let confined = move || {
+        privileges::forever().unwrap();
+        privileges::keep_none(Some(User::default())).unwrap();
+        println!("Landlock: {}", landlock::allow_folder(&folder).unwrap());
+        seccomp::apply_to_thread(Process::Recorder).unwrap();
+        task()
+    };
+    std::thread::spawn(confined).join().unwrap()
+}
+
 /// Calls by which a process with the prober's rights could become another, change one, or reach the kernel's
 /// insides; they fail here without any rights as well, but not as if the kernel did not have them.
 const REFUSED: [(&str, i64); 32] = [
@@ -209,6 +222,9 @@ fn neither_process_can_become_another_or_change_one() {
             assert_eq!(errno == libc::ENOSYS, !tells_ends, "{process:?}: {name}");
         }
     }
+    let folder = tempfile::tempdir().unwrap();
+    let errnos = inside_recorder(folder.path(), || REFUSED.map(|(_, number)| raw(number, -1)));
+    assert_eq!(errnos, [libc::ENOSYS; REFUSED.len()], "{REFUSED:?}");
     // Of these calls, this kernel has nearly all: elsewhere they fail for what is wrong with the arguments.
     let outside = std::thread::spawn(|| {
         privileges::keep_needed(User::default()).unwrap();
@@ -272,6 +288,60 @@ fn the_prober_reads_and_does_not_write_and_the_web_process_does_neither() {
     assert_eq!(of(Process::Prober), [false, false, false, true, true, false, false]);
     assert_eq!(of(Process::Web), [false; 7]);
     assert!(!file.with_extension("new").exists());
+}
+
+/// What the process that records can do in a folder: read a file of it, append to a new one and remove it;
+/// make a directory, a link to a file outside, a named pipe, a file there that can be executed.
+fn reach_within(folder: &Path, outside: &Path) -> [bool; 7] {
+    use rustix::fs::{AtFlags, CWD, Mode, linkat, mkfifoat, symlinkat, unlinkat};
+    let made = folder.join("made");
+    [
+        fs::read(folder.join("there")).is_ok(),
+        fs::OpenOptions::new().append(true).create_new(true).open(&made).is_ok(),
+        unlinkat(CWD, &made, AtFlags::empty()).is_ok(),
+        fs::create_dir(folder.join("directory")).is_ok(),
+        symlinkat(outside, CWD, folder.join("link")).is_ok()
+            || linkat(CWD, outside, CWD, folder.join("hard"), AtFlags::empty()).is_ok(),
+        mkfifoat(CWD, folder.join("pipe"), Mode::RUSR).is_ok(),
+        fs::set_permissions(folder.join("there"), fs::Permissions::from_mode(0o777)).is_ok(),
+    ]
+}
+
+/// Even where everybody may write to it, what is outside of its folder cannot be reached.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn the_recorder_reaches_its_folder_and_nothing_else() {
+    needs(&[]);
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let file = elsewhere.path().join("of-everybody");
+    let within = folder.path().join("there");
+    for path in [&file, &within] {
+        fs::write(path, "x").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    for directory in [folder.path(), elsewhere.path()] {
+        fs::set_permissions(directory, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let socket = file.with_extension("sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
+    let target = sleeper();
+    let pid = target.0.id();
+    assert_eq!(reach(&file, pid), [true; 7], "this test itself");
+    fs::remove_file(file.with_extension("new")).unwrap();
+    let theirs = file.clone();
+    assert_eq!(inside_recorder(folder.path(), move || reach(&theirs, pid)), [false; 7]);
+    let (of, outside) = (folder.path().to_owned(), file.clone());
+    let within = inside_recorder(folder.path(), move || reach_within(&of, &outside));
+    assert_eq!(within, [true, true, true, false, false, false, false]);
+    let of = folder.path().to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let reached = inside_recorder(&of, move || {
+        let opened = fs::File::open(folder.path().join("there")).unwrap();
+        further(&listener, &opened, pid, &file)
+    });
+    assert_eq!(reached, [false; 6]);
 }
 
 /// Allowed calls with arguments by which they would reach further: a listener that becomes a socket that can

@@ -14,6 +14,7 @@ mod exporter;
 mod exporter_counts;
 mod exporter_guessing;
 mod exporter_log;
+mod exporter_recording;
 mod exporter_verdict;
 mod filesystems;
 mod history_stranger;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::disk::{Mounted, run};
+use crate::common::disk::{Frozen, Mounted};
 use crate::common::faults::signal;
 use crate::common::measured::{count, number};
 use crate::common::{Running, built, needs, wait_until};
@@ -145,22 +145,6 @@ fn root_what_a_full_disk_refuses_is_recorded_once_there_is_room() {
     assert!(is_well && said.contains("not recorded: there is no room: "), "{said}");
     let (status, said) = segments(&recording);
     assert!(status == Some(0) && said.contains("Nothing of it is missing."), "{said}");
-}
-
-/// A filesystem that is frozen takes no write until it is thawed.
-struct Frozen<'a>(&'a Path);
-
-impl Frozen<'_> {
-    fn freeze(path: &Path) -> Frozen<'_> {
-        run("fsfreeze", &["-f".as_ref(), path.as_os_str()]);
-        Frozen(path)
-    }
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        run("fsfreeze", &["-u".as_ref(), self.0.as_os_str()]);
-    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
-# What `fsynctop calibrate` keeps goes with the package; the user stays: files elsewhere could belong to it.
+# What `fsynctop calibrate` keeps goes with the package. A recording stays: it may be the evidence of an incident. The user stays:
+# files elsewhere could belong to it.
 # The package cannot own directories (cargo-generate-rpm 0.21 fails at them), so empty ones are removed here.
 if [ "$1" = 0 ]; then
-  rm -rf /var/lib/fsynctop
+  rm -f /var/lib/fsynctop/* 2>/dev/null || :
+  rmdir /var/lib/fsynctop/recording /var/lib/fsynctop 2>/dev/null || :
   doc=/usr/share/doc/fsynctop
   rmdir $doc/*/*/* $doc/*/* $doc/* $doc /usr/share/licenses/fsynctop /etc/fsynctop 2>/dev/null || :
 fi

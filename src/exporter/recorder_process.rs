@@ -1,0 +1,119 @@
+//! The process that records: it has the folder of the recording, a lane to the prober, and nothing else. What
+//! it hangs in, its disk, holds up nobody but itself.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::confine::{User, landlock, seccomp};
+use super::link::{Assignment, LinkError, Recorded, take_over_recorder};
+use super::{log, privileges};
+use crate::recording::folder::Folder;
+use crate::recording::unpack_intervals;
+use crate::recording::writer::Writer;
+use crate::text::{causes, shorten_middle};
+
+/// The recorder of an exporter that has just ended may still be writing its last words.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an error that are told: a question is not longer than this by much.
+const MAX_ERROR: usize = 500;
+
+/// Records until the prober ends, or says that it does.
+pub fn run() -> anyhow::Result<()> {
+    // The executable's name would be "exe".
+    rustix::thread::set_name(c"fsynctop-record").context("cannot name the process")?;
+    // The terminal and systemd signal all processes; the prober decides.
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::default()).context("cannot handle signals")?;
+    }
+    let lane = take_over_recorder().context("the prober has sent nothing that can be used")?;
+    let assignment = lane.assignment().context("the prober does not say what to record")?;
+    let mut recorded = Recorded::default();
+    let (mut writer, confined) = match begin(&assignment) {
+        Ok(begun) => begun,
+        Err(error) => {
+            // The prober says it.
+            recorded.error = Some(shorten_middle(&causes(error.chain()), MAX_ERROR, "…"));
+            let _ = lane.intervals(recorded);
+            return Ok(());
+        }
+    };
+    recorded.confined = confined;
+    loop {
+        recorded.written = writer.written();
+        let next = match lane.intervals(recorded.clone()) {
+            Ok(next) => next,
+            Err(LinkError::Ended) => {
+                writer.finish()?;
+                bail!("the process that traces has ended, so the one that records ends too");
+            }
+            Err(error) if lane.is_broken() => {
+                writer.finish()?;
+                bail!("{error}, so the process that records ends");
+            }
+            Err(error) => {
+                log::warning(&error);
+                std::thread::sleep(Duration::from_secs(1));
+                continue;
+            }
+        };
+        for interval in unpack_intervals(next.intervals) {
+            match writer.push(&interval) {
+                Ok(()) => {
+                    recorded.error = None;
+                    let since_1970 = interval.span.end.duration_since(SystemTime::UNIX_EPOCH);
+                    recorded.last_ns = since_1970.ok().and_then(|since| since.as_nanos().try_into().ok());
+                }
+                Err(error) => recorded.error = Some(shorten_middle(&error.to_string(), MAX_ERROR, "…")),
+            }
+        }
+        if next.ends {
+            return Ok(writer.finish()?);
+        }
+    }
+}
+
+/// Opens the folder, gives up everything else, and goes on with what is recorded there.
+fn begin(assignment: &Assignment) -> anyhow::Result<(Writer, String)> {
+    let path = Path::new(OsStr::from_bytes(&assignment.folder));
+    let (uid, gid) = assignment.user;
+    let user = User { uid, gid };
+    let folder = open(path, user)?;
+    privileges::keep_none(Some(user))?;
+    let own = geteuid();
+    if own.is_root() {
+        bail!("the process that records must not be root's");
+    }
+    // Other processes of the same user can neither read its memory nor trace it.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).context("cannot forbid tracing")?;
+    folder.may_be_written().with_context(|| {
+        let own = own.as_raw();
+        format!("user {own} records, and may not write to it: `chown {own}` it, or take another folder")
+    })?;
+    let rights = privileges::in_words();
+    let landlock = landlock::allow_folder(&folder).context("cannot set up Landlock")?;
+    seccomp::apply(seccomp::Process::Recorder).context("cannot filter system calls")?;
+    let confined =
+        format!("user {}, rights: {rights}, Landlock: {landlock}, system calls filtered", own.as_raw());
+    Ok((Writer::begin(folder, assignment.limit)?, confined))
+}
+
+fn open(path: &Path, user: User) -> std::io::Result<Folder> {
+    let begun = Instant::now();
+    loop {
+        match Folder::create_for(path, user.uid, user.gid) {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < LOCK_TIMEOUT =>
+            {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            opened => return opened,
+        }
+    }
+}

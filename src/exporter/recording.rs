@@ -1,0 +1,229 @@
+//! What the prober has for the process that records, and what that one says of itself. Nobody waits for it:
+//! what it does not take stays in a queue of bounded memory.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::confine::User;
+use super::link::{Assignment, Next, Recorded};
+use crate::linux::lock;
+use crate::model::Interval;
+use crate::recording::queue::Queue;
+use crate::recording::{pack_intervals, writer::Written};
+use crate::text::{escape_sentence, rfc3339};
+
+/// A question for intervals is answered after this, also if there are none.
+const BEAT: Duration = Duration::from_secs(1);
+/// The recorder has said nothing for this long: it hangs in a write.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Intervals that are handed over at once.
+const MAX_AT_ONCE: usize = 60;
+
+/// Where is recorded, and how much.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub folder: PathBuf,
+    /// Of the recording, in bytes.
+    pub limit: u64,
+    /// The exporter does not start without it.
+    pub is_mandatory: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recording {
+    options: Options,
+    user: User,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    /// Intervals that were too large to be handed over.
+    lost: u64,
+    ends: bool,
+    said: Recorded,
+    /// When it asked last, by both clocks.
+    heard: Instant,
+    heard_wall: SystemTime,
+    /// How the process has ended.
+    ended: Option<ExitStatus>,
+}
+
+impl State {
+    fn hear(&mut self) {
+        (self.heard, self.heard_wall) = (Instant::now(), SystemTime::now());
+    }
+}
+
+/// How the recording stands, in figures.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub written: Written,
+    pub last_ns: Option<u64>,
+    pub waiting: usize,
+    pub is_failing: bool,
+}
+
+impl Recording {
+    pub fn new(options: Options, user: User) -> Recording {
+        let state = State {
+            queue: Queue::default(),
+            lost: 0,
+            ends: false,
+            said: Recorded::default(),
+            heard: Instant::now(),
+            heard_wall: SystemTime::now(),
+            ended: None,
+        };
+        Recording { options, user, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.options.folder
+    }
+
+    pub fn is_mandatory(&self) -> bool {
+        self.options.is_mandatory
+    }
+
+    /// Never waits. `is_tick`: it ends an interval; otherwise it is a part of one.
+    pub fn push(&self, interval: &Interval, is_tick: bool) {
+        let mut state = lock(&self.state);
+        if state.ended.is_some() {
+            return;
+        }
+        match is_tick {
+            true => state.queue.push(interval),
+            false => state.queue.push_part(interval),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Nothing follows.
+    pub fn end(&self) {
+        lock(&self.state).ends = true;
+        self.changed.notify_all();
+    }
+
+    pub fn assignment(&self) -> Assignment {
+        let folder = self.options.folder.as_os_str().as_bytes().to_vec();
+        Assignment { folder, limit: self.options.limit, user: (self.user.uid, self.user.gid) }
+    }
+
+    /// The next intervals, for the process that says this of itself.
+    pub fn next(&self, recorded: Recorded) -> Next {
+        let mut state = lock(&self.state);
+        state.said = recorded;
+        state.hear();
+        let nothing_to_do = |state: &mut State| state.queue.is_empty() && !state.ends;
+        let waited = self.changed.wait_timeout_while(state, BEAT, nothing_to_do);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let intervals: Vec<Interval> = std::iter::from_fn(|| state.queue.pop()).take(MAX_AT_ONCE).collect();
+        let ends = state.ends && state.queue.is_empty();
+        // The time in which it writes begins now.
+        state.hear();
+        drop(state);
+        if intervals.is_empty() {
+            return Next { intervals: Vec::new(), ends };
+        }
+        let (intervals, lost) = pack_intervals(&intervals);
+        lock(&self.state).lost += lost;
+        Next { intervals, ends }
+    }
+
+    pub fn set_ended(&self, status: ExitStatus) {
+        let mut state = lock(&self.state);
+        state.ended = Some(status);
+        state.queue = Queue::default();
+    }
+
+    /// The recorder has opened its folder, or has said why it cannot.
+    pub fn has_begun(&self) -> bool {
+        let state = lock(&self.state);
+        !state.said.confined.is_empty() || state.said.error.is_some() || state.ended.is_some()
+    }
+
+    /// How it stands, in words; an error: nothing is recorded now.
+    pub fn health(&self) -> Result<String, String> {
+        let state = lock(&self.state);
+        let folder = escape_sentence(&self.options.folder.to_string_lossy());
+        if let Some(error) = &state.said.error {
+            return Err(format!("cannot record into {folder}: {}", escape_sentence(error)));
+        }
+        if let Some(status) = state.ended {
+            return Err(format!("the process that records into {folder} has ended ({status})"));
+        }
+        if state.heard.elapsed() > SILENCE {
+            let since = rfc3339(state.heard_wall);
+            return Err(format!(
+                "nothing has been recorded into {folder} since {since}: its disk does not answer"
+            ));
+        }
+        match state.said.confined.is_empty() {
+            true => Ok(format!("{folder} is being opened")),
+            false => Ok(format!("into {folder}: {}", escape_sentence(&state.said.confined))),
+        }
+    }
+
+    pub fn facts(&self) -> Facts {
+        let is_failing = self.health().is_err();
+        let state = lock(&self.state);
+        let mut written = state.said.written;
+        written.lost += state.lost;
+        Facts { written, last_ns: state.said.last_ns, waiting: state.queue.len(), is_failing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::busy;
+    use crate::recording::unpack_intervals;
+
+    fn recording() -> Recording {
+        let options = Options { folder: "/r".into(), limit: 1, is_mandatory: true };
+        Recording::new(options, User::default())
+    }
+
+    #[test]
+    fn what_was_pushed_is_handed_over_once_and_the_end_with_the_last_of_it() {
+        let recording = recording();
+        let one = busy();
+        (0..MAX_AT_ONCE + 2).for_each(|_| recording.push(&one, true));
+        recording.push(&one, false);
+        recording.end();
+        let first = recording.next(Recorded::default());
+        let syncs = |next: &Next| {
+            unpack_intervals(next.intervals.clone()).map(|interval| interval.total().count).sum::<u64>()
+        };
+        assert_eq!((syncs(&first), first.ends), (one.total().count * MAX_AT_ONCE as u64, false));
+        let second = recording.next(Recorded::default());
+        assert_eq!((syncs(&second), second.ends), (one.total().count * 2, true));
+        assert_eq!(recording.next(Recorded::default()), Next { intervals: Vec::new(), ends: true });
+    }
+
+    #[test]
+    fn it_stands_as_the_recorder_says() {
+        let recording = recording();
+        assert!(!recording.has_begun());
+        assert!(recording.health().unwrap().contains("is being opened"));
+        recording.end();
+        let said = |error: Option<&str>| {
+            recording.next(Recorded {
+                confined: "user 7".into(),
+                error: error.map(str::to_owned),
+                ..Recorded::default()
+            });
+            recording.health()
+        };
+        assert_eq!(said(None), Ok("into /r: user 7".into()));
+        assert_eq!(said(Some("disk\x1b full")), Err("cannot record into /r: disk\\x1b full".into()));
+        assert!(recording.facts().is_failing && recording.has_begun());
+    }
+}
