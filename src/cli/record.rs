@@ -20,6 +20,7 @@ use super::shell;
 use super::signals::{End, end_at_the_second};
 use crate::engine::engines::Engines;
 use crate::live::{self, Live, Stream};
+use crate::recording::beside_a_log;
 use crate::recording::recorder::Recorder;
 use crate::recording::writer::{LEAST_LIMIT, LIMIT, Writer};
 use crate::text::{bytes, counted, interval, rfc3339};
@@ -82,6 +83,7 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
     let folder = arguments.output_directory.clone().unwrap_or_else(|| named_after(SystemTime::now()));
     let writer = Writer::open(&folder, arguments.limit)
         .with_context(|| format!("cannot record into {}", folder.display()))?;
+    let device = writer.device();
     let recorder = Recorder::start(writer)?;
 
     let options = live::Options {
@@ -113,6 +115,7 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         begun: Instant::now(),
         progress: Going::begin(&format!("Recording {whom} to {}", folder.display())),
         error: None,
+        device,
     };
     let status = recording.until(&stop, &live, arguments.duration, command.as_mut());
     let stopped = live.stop();
@@ -142,6 +145,8 @@ struct Recording {
     progress: Going,
     /// What was said of the recorder last.
     error: Option<String>,
+    /// Of the recording's filesystem, until it was warned of.
+    device: Option<u32>,
 }
 
 impl Recording {
@@ -188,6 +193,10 @@ impl Recording {
         if !interval.span.duration.is_zero() {
             self.syncs += interval.total().count;
             self.recorder.push(interval);
+            if let Some(why) = self.device.and_then(|device| beside_a_log(interval, device)) {
+                self.device = None;
+                self.progress.say(&format!("fsynctop: {why}"));
+            }
         }
     }
 

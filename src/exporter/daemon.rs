@@ -154,6 +154,7 @@ where
             process,
             recording,
             is_introduced: false,
+            is_warned: false,
             failing: None,
             is_over: false,
         });
@@ -337,6 +338,7 @@ struct Recorder {
     process: RecorderProcess,
     recording: Arc<Recording>,
     is_introduced: bool,
+    is_warned: bool,
     /// Why nothing is recorded.
     failing: Option<String>,
     is_over: bool,
@@ -350,6 +352,10 @@ impl Recorder {
         {
             self.is_over = true;
             self.recording.set_ended(status);
+        }
+        if let Some(why) = self.recording.beside_a_log().filter(|_| !self.is_warned) {
+            self.is_warned = true;
+            log::warning(why);
         }
         let is_first = !self.is_introduced && self.recording.has_begun();
         self.is_introduced |= is_first;

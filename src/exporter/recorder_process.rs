@@ -45,6 +45,7 @@ pub fn run() -> anyhow::Result<()> {
         }
     };
     recorded.confined = confined;
+    recorded.device = writer.device();
     loop {
         recorded.written = writer.written();
         let next = match lane.intervals(recorded.clone()) {

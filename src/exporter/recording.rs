@@ -12,7 +12,8 @@ use super::link::{Assignment, Next, Recorded};
 use crate::linux::lock;
 use crate::model::Interval;
 use crate::recording::queue::Queue;
-use crate::recording::{pack_intervals, writer::Written};
+use crate::recording::writer::Written;
+use crate::recording::{beside_a_log, pack_intervals};
 use crate::text::{escape_sentence, rfc3339};
 
 /// A question for intervals is answered after this, also if there are none.
@@ -52,6 +53,8 @@ struct State {
     heard_wall: SystemTime,
     /// How the process has ended.
     ended: Option<ExitStatus>,
+    /// A log of a server lies on its filesystem.
+    beside_a_log: Option<String>,
 }
 
 impl State {
@@ -79,6 +82,7 @@ impl Recording {
             heard: Instant::now(),
             heard_wall: SystemTime::now(),
             ended: None,
+            beside_a_log: None,
         };
         Recording { options, user, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -96,6 +100,9 @@ impl Recording {
         let mut state = lock(&self.state);
         if state.ended.is_some() {
             return;
+        }
+        if state.beside_a_log.is_none() {
+            state.beside_a_log = state.said.device.and_then(|device| beside_a_log(interval, device));
         }
         match is_tick {
             true => state.queue.push(interval),
@@ -147,6 +154,11 @@ impl Recording {
     pub fn has_begun(&self) -> bool {
         let state = lock(&self.state);
         !state.said.confined.is_empty() || state.said.error.is_some() || state.ended.is_some()
+    }
+
+    /// A warning, if a log of a server lies on its filesystem.
+    pub fn beside_a_log(&self) -> Option<String> {
+        lock(&self.state).beside_a_log.clone()
     }
 
     /// How it stands, in words; an error: nothing is recorded now.

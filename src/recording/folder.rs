@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, accessat, fchown, flock, fstatvfs, mkdir,
-    open, openat, statat, unlinkat,
+    Access, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, accessat, fchown, flock, fstat, fstatvfs,
+    major, minor, mkdir, open, openat, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
@@ -121,6 +121,12 @@ impl Folder {
             errno => errno.into(),
         })?;
         Ok(self)
+    }
+
+    /// Its filesystem's device, as files are known by.
+    pub fn device(&self) -> io::Result<u32> {
+        let device = fstat(&self.descriptor)?.st_dev;
+        Ok(major(device) << 20 | minor(device))
     }
 
     /// By this process as it is now.

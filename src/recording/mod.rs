@@ -36,7 +36,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::model::{Interval, Server, ServerId, Span};
+use crate::model::{FileRow, Interval, Server, ServerId, Span, Target};
+use crate::text::escape_sentence;
 
 pub use handed_over::ReadError;
 pub(crate) use handed_over::{SCHEMA, pack as pack_intervals, unpack as unpack_intervals};
@@ -379,6 +380,15 @@ fn merge<'a>(kept: impl Iterator<Item = Kept<'a>>) -> Option<Interval> {
         sum.append(moment);
         sum
     })
+}
+
+/// Warns of a recording on this device, if a log that was synced lies there.
+pub(crate) fn beside_a_log(interval: &Interval, device: u32) -> Option<String> {
+    let is_there = |row: &&FileRow| matches!(row.target, Target::File(id) if id.device == device);
+    let log = interval.files.iter().filter(is_there).find(|row| row.info.role.is_serial())?;
+    let server = interval.servers.iter().find(|server| server.id == log.server)?;
+    let (name, role) = (escape_sentence(&server.name), log.info.role.name());
+    Some(format!("the {role} of {name} lies on the filesystem of the recording: another disk is better"))
 }
 
 /// Of a sync that ended, or was in flight at the end.

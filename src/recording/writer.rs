@@ -202,6 +202,11 @@ impl Writer {
         self.close()
     }
 
+    /// Its filesystem's device; None: it cannot be told.
+    pub(crate) fn device(&self) -> Option<u32> {
+        self.folder.device().ok()
+    }
+
     pub fn written(&self) -> Written {
         Written { size: self.size(), ..self.written }
     }

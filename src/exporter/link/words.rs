@@ -80,6 +80,8 @@ pub struct Recorded {
     pub last_ns: Option<u64>,
     /// Why the last one could not be.
     pub error: Option<String>,
+    /// Of its folder's filesystem.
+    pub device: Option<u32>,
 }
 
 /// What it is given to write.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::disk::{Frozen, Mounted};
 use crate::common::exporter::{Exporter, children};
-use crate::common::faults::{fsynctop, output, signal, stderr, stdout};
+use crate::common::faults::{FaultFs, fsynctop, output, signal, stderr, stdout};
 use crate::common::measured::count;
 use crate::common::{Running, built, needs, wait_until};
 
@@ -231,4 +231,50 @@ fn root_a_folder_that_may_not_be_written_is_said_with_what_to_do() {
     assert!(!said.contains("panicked"), "{said}");
     exporter.signal("TERM");
     assert!(exporter.ended().0.success());
+}
+
+/// The disk of who is traced hangs, alone and together with that of the recording: either way the hang is
+/// told while it lasts and recorded with its length.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_a_hang_is_recorded_whether_or_not_the_recordings_disk_hangs_as_well() {
+    needs(&[TRACEFS, "/dev/fuse"]);
+    let traced = FaultFs::mount("ok");
+    let log = traced.path().join("ib_logfile0");
+    std::fs::write(&log, "x").unwrap();
+    for both in [false, true] {
+        let disk = Mounted::image("ext4", 16);
+        let setting = Setting::new("sync", Some(disk.path()));
+        let exporter = setting.start();
+        traced.control("hang on ib_logfile0");
+        let hung = traced.hang_fdatasync(&log);
+        let frozen = both.then(|| Frozen::freeze(disk.path()));
+        let in_flight = || {
+            let said = stdout(&setting.history(&["--last", "2s"]));
+            said.contains("\"in_flight\":[{")
+        };
+        wait_until("the hang to be told", in_flight);
+        std::thread::sleep(Duration::from_secs(7));
+        assert!(in_flight(), "still");
+        assert!(exporter.get("/metrics").contains("fsynctop_syncs_in_flight{"));
+        let failing = metric(&exporter, "fsynctop_exporter_recording_is_failing");
+        assert_eq!(failing, f64::from(u8::from(both)));
+        traced.control("ok");
+        traced.control("release");
+        drop(hung);
+        drop(frozen);
+        wait_until("the recording to be well", || {
+            metric(&exporter, "fsynctop_exporter_recording_is_failing") == 0.0
+                && metric(&exporter, "fsynctop_exporter_recording_waiting_intervals") == 0.0
+        });
+        exporter.signal("TERM");
+        assert!(exporter.ended().0.success());
+        let mut history = fsynctop();
+        history.args(["history", "--replay"]).arg(&setting.recording);
+        let told = stdout(&output(&mut history)).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(told.starts_with("1 hang (UTC): "), "both: {both}: {told}");
+        let seconds = told.split(": redo hung for ").nth(1).and_then(|rest| rest.split(' ').next());
+        let seconds: f64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{told}"));
+        assert!(seconds > 7.0, "{told}");
+    }
 }

@@ -28,6 +28,7 @@ mod others;
 mod pairs;
 mod proc;
 mod process;
+mod recording;
 mod section;
 mod server;
 mod snapshots;
@@ -108,6 +109,8 @@ enum Part {
     Server,
     /// Memory and processor time of fsynctop itself
     Process,
+    /// What a recording takes, of a disk and of a processor
+    Recording,
     /// What an exporter costs beside processes that are called like servers and do nothing
     Idle,
     /// From its start to the first row, and from the result to its end
@@ -242,6 +245,7 @@ fn measure(context: &Context, out: &Path, parts: &[Part]) -> Result<Vec<Section>
         [Part::Many] => Ok(vec![many::section(context)?]),
         [Part::Server] => Ok(vec![server::section(context, out)?]),
         [Part::Process] => Ok(vec![process::section(context)?]),
+        [Part::Recording] => Ok(vec![recording::section(context)?]),
         [Part::Idle] => Ok(vec![idle_processes::section(context)?]),
         [Part::Start] => Ok(vec![start::section(context)?]),
         [Part::Growth] => Ok(vec![growth::section(context)?]),
