@@ -13,12 +13,14 @@ use super::connection::ConnectionArgs;
 use super::fail_on::names;
 use super::options::{LongRunArgs, NameArgs, StyleArgs, TraceArgs, duration, typed};
 use super::output::print;
+use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::signals::End;
 use crate::engine::engines::Engines;
-use crate::events::{Asker, Event, Journal, Limit, Line, Stacks, Waits, Watch, Whose};
+use crate::events::{Asker, Event, Journal, Limit, Line, Moment, Recorded, Stacks, Waits, Watch, Whose};
 use crate::live::{self, Judging, Live, Published};
 use crate::model::{Owner, Server, ServerId};
+use crate::recording::History;
 use crate::render::{Style, json};
 use crate::server::mysql::status::client::Client;
 use crate::server::who::naming::Unmatched;
@@ -57,13 +59,13 @@ pub(crate) struct Events {
     #[command(flatten)]
     pub style: StyleArgs,
     /// Write to systemd's journal instead of standard output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "replay")]
     pub journal: bool,
     /// Ask the server whose connection it is that waits
     ///
     /// A line of an operation in flight then has the connection's number and its user, if the server answers
     /// at once: one that hangs may not.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "replay")]
     pub sessions: bool,
     #[command(flatten)]
     pub connection: ConnectionArgs,
@@ -73,6 +75,8 @@ pub(crate) struct Events {
     pub trace: TraceArgs,
     #[command(flatten)]
     pub long_run: LongRunArgs,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -128,6 +132,15 @@ fn json_of(line: &Line) -> anyhow::Result<Vec<u8>> {
 }
 
 pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    let thresholds = Thresholds {
+        stalled: arguments.stalled,
+        slow: arguments.slow,
+        slow_for: arguments.slow_for,
+        ..Thresholds::default()
+    };
+    if let Some(history) = arguments.replay.history(&arguments.trace.targets)? {
+        return recorded(arguments, &history, thresholds);
+    }
     let stop = End::watch()?;
     let session = Session::of(&arguments.trace, engines)?;
     let sink = Sink::of(arguments)?;
@@ -149,13 +162,24 @@ pub fn run(arguments: &Events, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         Ok(sampler)
     };
     let live = Live::start(make, selection, options)?;
-    let thresholds = Thresholds {
-        stalled: arguments.stalled,
-        slow: arguments.slow,
-        slow_for: arguments.slow_for,
-        ..Thresholds::default()
-    };
     Telling::new(arguments, sink, asker, thresholds, engines).until(&stop, &live)
+}
+
+/// All of a recording, without a limit of lines: nobody waits for them.
+fn recorded(arguments: &Events, history: &History, thresholds: Thresholds) -> anyhow::Result<ExitCode> {
+    let sink = Sink::of(arguments)?;
+    let is_meant = replay::only(&arguments.trace.targets, &history.servers())?;
+    let mut recorded = Recorded::new(thresholds, arguments.above);
+    for mut interval in history.moments() {
+        interval.retain_servers(&is_meant);
+        let Moment { events, servers, now } = recorded.follow(&interval);
+        let names = names(&servers);
+        for event in events {
+            let name = names.get(&event.server()).cloned();
+            sink.write(&Line::of(event, name, (&Stacks::default(), &Whose::new()), now))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 struct Telling {

@@ -16,6 +16,7 @@ use super::options::{StyleArgs, TraceArgs, Writes, duration};
 use super::output::print_last;
 use super::output_file::OutputFile;
 use super::progress::{self, Progress};
+use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::signals::End;
 use super::standing::Standing;
@@ -30,8 +31,8 @@ use crate::linux::PROC;
 use crate::linux::mountinfo;
 use crate::model::Interval;
 use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
-use crate::recording::remote;
-use crate::render::Style;
+use crate::recording::{History, remote};
+use crate::render::{Options, Style, reading};
 use crate::sampler::Sampler;
 use crate::server::adapters::{self, for_each_client};
 use crate::server::asking::choose::Chosen;
@@ -42,6 +43,8 @@ use crate::server::who::selection::Selection;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
+const NOT_RECORDED: &str =
+    "what each sync waited for, the server's own counters and its settings: they are not recorded";
 /// How long the first look at the processes may take.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts at most: then Ctrl-C is looked at.
@@ -68,10 +71,10 @@ pub(crate) struct Explain {
     /// Write the stacks of the waits there
     ///
     /// In the folded form that flame graphs are made from, in microseconds.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub folded: Option<PathBuf>,
     /// Draw a flame graph of the waits there (SVG)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub flamegraph: Option<PathBuf>,
     #[command(flatten)]
     pub style: StyleArgs,
@@ -79,9 +82,15 @@ pub(crate) struct Explain {
     pub connection: ConnectionArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
+    #[command(flatten)]
+    pub replay: ReplayArgs,
 }
 
 pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
+    if let Some(history) = arguments.replay.history(&arguments.trace.targets)? {
+        write(arguments, &recorded(arguments, &history)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let stop = End::watch()?;
     let mut session = Session::of(&arguments.trace, engines)?;
     if session.selection.processes().is_empty() {
@@ -104,6 +113,29 @@ pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCod
     write_stacks(arguments, &explained.explanation.waits)?;
     write(arguments, &explained.explanation)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// As far as it was recorded: how busy the logs were, what went wrong, and what was written.
+fn recorded(arguments: &Explain, history: &History) -> anyhow::Result<Explanation> {
+    if arguments.output == ExplainOutput::Json {
+        let message = "`fsynctop once --replay --output json` has what was recorded".to_owned();
+        return Err(Exit { status: BAD_USAGE, message }.into());
+    }
+    let mut measurement = history.last(Duration::MAX).context("its intervals cannot be read")?;
+    let is_meant = replay::only(&arguments.trace.targets, &measurement.servers)?;
+    let options = Options { style: arguments.style.apply(Style::for_stdout()), ..Options::default() };
+    let troubles = history.troubles(Duration::MAX, options.stuck_after, &is_meant);
+    measurement.retain_servers(&is_meant);
+    let incidents = reading::incidents(&troubles.incidents, &measurement, &options);
+    Ok(Explanation {
+        incidents: Some(incidents.into_iter().map(|sentence| sentence.text).collect()),
+        commits: None,
+        journals: Vec::new(),
+        not_measurable: vec![NOT_RECORDED.to_owned()],
+        waits: Account { window: measurement.span.duration, ..Account::default() },
+        processors: Processors::default(),
+        measurement,
+    })
 }
 
 /// What is to be said, and what is detached once that has been printed.
@@ -193,7 +225,8 @@ fn explain<C: Explained>(
         let until = Interval::between(&first, &at_end);
         commits.finish(&measurement, &first.in_flight, &until, &waits)
     });
-    let explanation = Explanation { commits, journals, not_measurable, waits, processors, measurement };
+    let explanation =
+        Explanation { commits, journals, incidents: None, not_measurable, waits, processors, measurement };
     Ok(Traced { explanation, _waits: probe, _sampler: sampler })
 }
 
@@ -307,7 +340,10 @@ fn write(arguments: &Explain, explanation: &Explanation) -> anyhow::Result<()> {
     let style = arguments.style.apply(Style::for_stdout());
     let text = match arguments.output {
         ExplainOutput::Table => {
-            let standing = Standing::ask(Path::new(remote::SOCKET));
+            let standing = match arguments.replay.replay {
+                Some(_) => Standing::default(),
+                None => Standing::ask(Path::new(remote::SOCKET)),
+            };
             page::page(explanation, &style, arguments.trace.verbose)
                 + &standing.text(&explanation.measurement.servers, &style)
         }

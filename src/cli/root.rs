@@ -254,6 +254,8 @@ impl Arguments {
             Some(Action::Top(top)) => &top.replay,
             Some(Action::Status(status)) => &status.replay,
             Some(Action::Stuck(stuck)) => &stuck.replay,
+            Some(Action::Events(events)) => &events.replay,
+            Some(Action::Explain(explain)) => &explain.replay,
             Some(_) => return false,
         };
         replay.replay.is_some()

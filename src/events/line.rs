@@ -149,7 +149,7 @@ impl Line {
             }
         }
         if let Some(waiting) = waits.and_then(|waits| stacks.get(&waits)) {
-            line.waits_for.clone_from(&waiting.waits_for);
+            line.waits_for = waiting.waits_for.clone().or(line.waits_for);
             line.stack.clone_from(&waiting.stack);
         }
         line
@@ -180,6 +180,7 @@ impl Line {
         self.age_seconds = Some(length(sync.age));
         self.age_is_minimum = Some(sync.age_is_minimum);
         self.priority = WARNING;
+        self.waits_for.clone_from(&sync.waits_for);
         let ns = u64::try_from(sync.age.as_nanos()).unwrap_or(u64::MAX);
         let at_least = if sync.age_is_minimum { "at least " } else { "" };
         self.sentence = format!(

@@ -4,6 +4,7 @@
 mod journal;
 mod limit;
 mod line;
+mod recorded;
 mod sessions;
 mod stacks;
 mod text;
@@ -12,6 +13,7 @@ mod watch;
 pub(crate) use journal::Journal;
 pub(crate) use limit::{LeftOut, Limit};
 pub(crate) use line::Line;
+pub(crate) use recorded::{Moment, Recorded};
 pub(crate) use sessions::{Asker, Whose};
 pub(crate) use stacks::Stacks;
 pub(crate) use watch::{Event, Waits, Watch};

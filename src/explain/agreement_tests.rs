@@ -78,7 +78,15 @@ fn explained(
         no_status: None,
     };
     let commits = Some(Client::explain(&evidence, &inputs));
-    Explanation { commits, waits, processors, journals: Vec::new(), not_measurable: Vec::new(), measurement }
+    Explanation {
+        commits,
+        waits,
+        processors,
+        journals: Vec::new(),
+        incidents: None,
+        not_measurable: Vec::new(),
+        measurement,
+    }
 }
 
 /// A window whose syncs were runnable without a CPU, or waited for a committer that was, for these shares of

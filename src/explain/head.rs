@@ -19,7 +19,7 @@ const BUSY: f64 = 0.5;
 
 /// Verdict, causes and advice, a sentence each; what is not known is left out.
 pub(super) fn head(explanation: &Explanation, style: &Style) -> Vec<String> {
-    if explanation.waits.total().measured == 0 {
+    if explanation.waits.total().measured == 0 && explanation.incidents.is_none() {
         // What hangs, and that nothing was seen, is said below.
         return Vec::new();
     }

@@ -124,6 +124,10 @@ fn not_in_a_sync(explanation: &Explanation, window: &str) -> String {
 
 /// What the syncs waited for: a summary, a table for each kind, a line for each journal.
 fn waits(explanation: &Explanation, style: &Style) -> Vec<String> {
+    if let Some(incidents) = &explanation.incidents {
+        let lines: Vec<String> = incidents.iter().flat_map(|line| style.wrap(line, 2)).collect();
+        return if lines.is_empty() { lines } else { vec![lines.join("\n")] };
+    }
     let waits = &explanation.waits;
     let total = waits.total();
     let window = text::interval(waits.window);
@@ -323,6 +327,7 @@ mod tests {
             measurement,
             waits,
             journals: Vec::new(),
+            incidents: None,
             not_measurable: vec!["whose changes: why".into()],
         }
     }

@@ -46,6 +46,7 @@ pub(crate) use incidents::Incidents;
 use limit::limited;
 use segment::Segment;
 pub use troubles::Troubles;
+pub(crate) use writer::joined;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {

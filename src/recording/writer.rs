@@ -434,7 +434,7 @@ pub(super) fn kept(interval: &Interval) -> Interval {
 }
 
 /// What has begun and this as one, with no more rows than there is room for.
-pub(super) fn joined(begun: Option<Interval>, part: &Interval) -> Interval {
+pub(crate) fn joined(begun: Option<Interval>, part: &Interval) -> Interval {
     let Some(mut begun) = begun else { return part.clone() };
     begun.append(part.clone());
     // Rows that are left out here were mostly left out of one part already.

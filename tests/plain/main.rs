@@ -9,6 +9,7 @@ mod build_commit;
 mod cli;
 mod configuration;
 mod documentation;
+mod example_recordings;
 mod executable_memory;
 mod exporter_guessing;
 mod exporter_history_socket;
