@@ -58,6 +58,8 @@ pub enum Format {
     Json,
     /// Interval logs of HdrHistogram: a file for each server and role
     Hdr,
+    /// The table of CSV in a file of Parquet, with histograms; in builds with --features parquet
+    Parquet,
 }
 
 pub fn run(arguments: &Export) -> anyhow::Result<ExitCode> {
@@ -67,6 +69,12 @@ pub fn run(arguments: &Export) -> anyhow::Result<ExitCode> {
 fn export_until(end: &End, arguments: &Export) -> anyhow::Result<ExitCode> {
     let wrong = |message: String| Err(Exit { status: BAD_USAGE, message }.into());
     let (path, format) = (&arguments.output_path, arguments.format);
+    if format == Format::Parquet && cfg!(not(feature = "parquet")) {
+        return wrong(
+            "this build cannot write Parquet; `cargo install fsynctop --features parquet` builds one that can"
+                .into(),
+        );
+    }
     let is_stdout = path.as_os_str() == "-";
     if is_stdout && !matches!(format, Format::Csv | Format::Json) {
         return wrong("only CSV and JSON are written to standard output".into());
@@ -124,6 +132,14 @@ impl Moments<'_> {
                 let _ = folder.keep();
                 Ok(Some(counted(logs.len() as u64, "log", "logs")))
             }
+            #[cfg(feature = "parquet")]
+            Format::Parquet => to_file(path, |out| {
+                let mut file = crate::export::parquet::Table::begin(out)?;
+                self.each(|_, moment| Ok(file.push(moment)?))?;
+                Ok(file.finish()?)
+            }),
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet => anyhow::bail!("this build cannot"),
         }
     }
 
@@ -312,6 +328,12 @@ mod tests {
         recorded(&recording);
         for format in ["recording", "hdr"] {
             assert_eq!(status(export(&recording, Path::new("-"), &["--format", format])), BAD_USAGE);
+        }
+        #[cfg(not(feature = "parquet"))]
+        {
+            let error = export(&recording, &folder.path().join("p"), &["--format", "parquet"]).unwrap_err();
+            assert!(error.to_string().contains("cargo install fsynctop --features parquet"), "{error}");
+            assert_eq!(status(Err(error)), BAD_USAGE);
         }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) enum Action {
     Record(Record),
     /// Say what a recording holds, and what of it is missing
     Segments(Segments),
-    /// Copy a recording, or write it as CSV, JSON, HdrHistogram
+    /// Copy a recording, or write it as CSV, JSON, HdrHistogram, Parquet
     ///
     /// All of it or a part. With --redact, without names, it can be attached to a public report.
     Export(Export),
