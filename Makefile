@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench alerts jvm-engines pictures demo investigation dist packages packages-check \
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench alerts jvm-engines parquet pictures demo investigation dist packages packages-check \
   image image-check release-check install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -120,6 +120,12 @@ jvm-engines: deps tracefs ## a real Kafka and a real ZooKeeper: each file has it
 	@tools/dependencies jvm-engines
 	cargo build --locked --package fsynctop
 	$(SUDO) env BIN='$(abspath $(BUILT)/debug)' tools/jvm-engines/check
+
+# Not part of `test`: the feature is off in what is released, and to build its crates and the tests once more takes two minutes.
+parquet: deps ## what export writes as Parquet, read by DuckDB and pandas, which are fetched once
+	@tools/dependencies parquet
+	cargo clippy --workspace --all-targets --features parquet --locked -- -D warnings
+	PARQUET_PYTHON="$$(tools/parquet/readers)/bin/python" cargo test --workspace --features parquet --locked --lib export:: -- --include-ignored
 
 pictures: deps tracefs ## draw the pictures of the documentation anew, from throw-away servers
 	@tools/dependencies pictures

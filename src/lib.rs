@@ -7,6 +7,7 @@ pub mod cli;
 pub mod engine;
 pub(crate) mod events;
 pub mod explain;
+pub(crate) mod export;
 pub mod exporter;
 pub mod files;
 pub mod host;

@@ -81,9 +81,9 @@ pub(crate) enum Action {
     Record(Record),
     /// Say what a recording holds, and what of it is missing
     Segments(Segments),
-    /// Copy a recording, or a part of it; with --redact, without names
+    /// Copy a recording, or write it as CSV, JSON, HdrHistogram, Parquet
     ///
-    /// Without names, it can be attached to a public report.
+    /// All of it or a part. With --redact, without names, it can be attached to a public report.
     Export(Export),
     /// Say what works on this host, and if tracing does not, why
     ///

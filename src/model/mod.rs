@@ -37,7 +37,6 @@ pub use disks::WholeDisks;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
 pub use figures::Figure;
-#[cfg(test)]
 pub(crate) use interval::roles_of;
 pub use interval::{Interval, Rest, Span};
 pub(crate) use kinds::words;

@@ -1,6 +1,7 @@
 //! Drawing that several views share: what a measurement says in rows, sentences, histograms and JSON, and how
 //! it looks on a terminal.
 
+pub(crate) mod cells;
 pub(crate) mod columns;
 pub(crate) mod grid;
 pub(crate) mod header;

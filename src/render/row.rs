@@ -184,7 +184,7 @@ impl Row {
         Row { key, about, stats, in_flight: 0, oldest: Duration::ZERO, shared: false }
     }
 
-    pub(super) fn of_file(row: &FileRow, key: Key) -> Row {
+    pub(crate) fn of_file(row: &FileRow, key: Key) -> Row {
         Row::new(key, About::File(File::new(row.target, &row.info)), row.stats.clone())
     }
 

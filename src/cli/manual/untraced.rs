@@ -62,10 +62,24 @@ pub(super) const SEGMENTS: Manual = Manual {
 
 pub(super) const EXPORT: Manual = Manual {
     action: "export",
-    notes: &["What is copied is a recording again: every view shows it by --replay."],
+    notes: &[
+        "What is copied is a recording again: every view shows it by --replay. docs/recordings.md describes the other formats.",
+    ],
     examples: &[
         example("fsynctop export --replay before --redact -o public", "to attach to a report"),
         example("fsynctop export --replay before --from 14:40 --to 14:50 -o part", "ten minutes of it"),
+        example(
+            "fsynctop export --replay before --format csv -o before.csv",
+            "one table of all files and operations",
+        ),
+        example(
+            "fsynctop export --replay before --format json -o -",
+            "a line for each interval, to another program",
+        ),
+        example(
+            "fsynctop export --replay before --format hdr -o logs",
+            "interval logs, a file for each server and role",
+        ),
     ],
     exit: &[("0", "done"), FAILED, BAD_USAGE, ("3", "there is nothing of that time"), SIGNAL],
     files: &[DEFAULTS],

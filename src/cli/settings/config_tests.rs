@@ -47,6 +47,7 @@ fn a_mistake_is_named_with_its_place_its_key_and_what_is_allowed() {
 fn what_could_do_harm_is_for_the_command_line_alone() {
     for key in [
         "output-file",
+        "output-path",
         "folded",
         "for",
         "flamegraph",
@@ -65,7 +66,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 60] = [
+const FOR_ONE_CALL: [&str; 62] = [
     "at",
     "buckets",
     "by",
@@ -79,6 +80,7 @@ const FOR_ONE_CALL: [&str; 60] = [
     "flamegraph",
     "folded",
     "for",
+    "format",
     "from",
     "help",
     "history",
@@ -97,6 +99,7 @@ const FOR_ONE_CALL: [&str; 60] = [
     "output",
     "output-directory",
     "output-file",
+    "output-path",
     "password",
     "pid",
     "port",
