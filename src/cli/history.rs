@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -29,7 +29,7 @@ use crate::text::escape_sentence;
 /// Servers that are named where none of those that were asked for is there.
 const MOST_NAMED: usize = 20;
 /// How long reading the exporter's recording may take.
-const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args, Debug)]
 pub struct History {
@@ -157,17 +157,17 @@ pub fn run(arguments: &History) -> anyhow::Result<ExitCode> {
 /// With what was recorded, where more is asked for than the exporter remembers.
 fn with_recording(remembered: recording::History, wanted: Duration) -> recording::History {
     let Some(path) = remembered.recorded_in.clone() else { return remembered };
-    if remembered.length() >= wanted {
-        return remembered;
-    }
-    let from = SystemTime::now().checked_sub(wanted);
+    // What it has had no time yet to remember is no reason to wait for a disk.
+    let is_beyond = wanted > remembered.options().length || remembered.is_short_of_memory();
+    let Some(to) = remembered.since().filter(|_| is_beyond) else { return remembered };
+    let from = to.checked_sub(wanted.saturating_sub(remembered.length()));
     let (done, outcome) = channel();
     let folder = path.clone();
     let task = move || {
-        let read = || Recording::open(&folder)?.history(Window::Span { from, to: None });
-        let _ = done.send(read().map(|(history, _)| history).map_err(|error| error.to_string()));
+        let read = || Recording::open(&folder)?.history(Window::Span { from, to: Some(to) });
+        let _ = done.send(read().map_err(|error| error.to_string()));
     };
-    // A disk that hangs keeps this thread, and nobody else.
+    // For a disk that hangs this thread waits in vain; a read is ended by the end of the process.
     let started = std::thread::Builder::new().name("recording".into()).spawn(task);
     let read = match started {
         Ok(_) => {
@@ -176,7 +176,12 @@ fn with_recording(remembered: recording::History, wanted: Duration) -> recording
         Err(error) => Err(error.to_string()),
     };
     match read {
-        Ok(recorded) => recorded.extended_by(&remembered),
+        Ok((recorded, is_all)) => {
+            if !is_all {
+                eprintln!("fsynctop: only the latest of the recording is read, as there is too much.");
+            }
+            recorded.followed_by(&remembered)
+        }
         Err(why) => {
             let path = escape_sentence(&path.to_string_lossy());
             eprintln!("fsynctop: the recording in {path} cannot be read: {}.", escape_sentence(&why));
@@ -191,7 +196,7 @@ fn say_what_is_missing(history: &recording::History, wanted: Duration, got: Dura
     if got + Duration::from_secs(2) < wanted {
         let why = match history.is_short_of_memory() {
             true => "there was more to remember than it has memory for",
-            false => "it began then, or keeps no more (--history)",
+            false => "it began then, or keeps no more (--history, --record)",
         };
         eprintln!(
             "fsynctop: the exporter remembers {} of the {} that were asked for: {why}.",

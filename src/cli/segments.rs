@@ -16,7 +16,7 @@ use crate::recording::folder::Tier;
 use crate::recording::reader::{Entry, Missing, Recording};
 use crate::render::grid::{Align, Cell, Column, layout};
 use crate::render::{Style, json};
-use crate::text::{absence, bytes, capitalize, count, counted, interval, rfc3339};
+use crate::text::{absence, bytes, capitalize, count, counted, escape_sentence, interval, rfc3339};
 
 /// Of what is missing so much is told one by one.
 const MOST_TOLD: usize = 20;
@@ -48,7 +48,16 @@ struct OfTier {
 struct Report {
     schema: u32,
     details: Vec<OfTier>,
+    servers: Vec<OfServer>,
     missing: Vec<String>,
+}
+
+/// How far back it reaches of one server.
+#[derive(Serialize)]
+struct OfServer {
+    server: String,
+    start: String,
+    end: String,
 }
 
 fn detail(tier: Tier) -> &'static str {
@@ -84,14 +93,21 @@ pub fn run(arguments: &Segments) -> anyhow::Result<ExitCode> {
     let missing = recording.missing();
     // Between two runs of a recorder nothing was recorded, and nothing of that is missing.
     let is_damaged = missing.iter().any(|missing| !matches!(missing, Missing::Gap { .. }));
+    let servers: Vec<OfServer> = recording
+        .servers()
+        .into_iter()
+        .map(|(server, (start, end))| OfServer { server, start: rfc3339(start), end: rfc3339(end) })
+        .collect();
     let said: Vec<String> = missing.iter().map(sentence).collect();
     match arguments.form.is_json() {
         true => {
             let mut text = Vec::new();
-            json::write_visible(&Report { schema: 1, details, missing: said }, &mut text)?;
+            json::write_visible(&Report { schema: 1, details, servers, missing: said }, &mut text)?;
             print(&text)?;
         }
-        false => print(text(&details, &said, &arguments.style.apply(Style::for_stdout())).as_bytes())?,
+        false => {
+            print(text(&details, &servers, &said, &arguments.style.apply(Style::for_stdout())).as_bytes())?
+        }
     }
     Ok(if is_damaged { ExitCode::from(CONDITION) } else { ExitCode::SUCCESS })
 }
@@ -105,7 +121,13 @@ const COLUMNS: [Column; 6] = [
     Column { title: "SIZE", align: Align::Right, roomy: 0, drop_at: None, flexible: false },
 ];
 
-fn text(details: &[OfTier], missing: &[String], style: &Style) -> String {
+const OF_SERVERS: [Column; 3] = [
+    Column { title: "SERVER", align: Align::Left, roomy: 0, drop_at: None, flexible: true },
+    Column { title: "FROM (UTC)", align: Align::Left, roomy: 0, drop_at: None, flexible: false },
+    Column { title: "TO (UTC)", align: Align::Left, roomy: 0, drop_at: None, flexible: false },
+];
+
+fn text(details: &[OfTier], servers: &[OfServer], missing: &[String], style: &Style) -> String {
     let moment = |time: &Option<String>| {
         time.as_ref().map_or_else(|| "–".to_owned(), |time| time[..19].replace('T', " "))
     };
@@ -122,6 +144,15 @@ fn text(details: &[OfTier], missing: &[String], style: &Style) -> String {
     let rows: Vec<Vec<Cell>> = details.iter().map(row).collect();
     let mut out = layout(&COLUMNS, &rows, style);
     out.push('\n');
+    let row = |of: &OfServer| -> Vec<Cell> {
+        let [start, end] = [&of.start, &of.end].map(|time| time[..19].replace('T', " "));
+        vec![escape_sentence(&of.server).into(), start.into(), end.into()]
+    };
+    let rows: Vec<Vec<Cell>> = servers.iter().map(row).collect();
+    if !rows.is_empty() {
+        out.push_str(&layout(&OF_SERVERS, &rows, style));
+        out.push('\n');
+    }
     if missing.is_empty() {
         let _ = writeln!(out, "{}", absence::of_recording());
     }

@@ -85,7 +85,9 @@ pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<E
         found.servers.retain(|one| pids.contains(&one.verdict.pid));
     }
     if found.servers.is_empty() && found.not_tracing.is_none() {
-        let message = format!("no server is known: {} is looked for", select()?.describe());
+        let not_recording = found.not_recording.as_deref().map(standing::not_recording);
+        let not_recording = not_recording.map_or_else(String::new, |why| format!(". {why}"));
+        let message = format!("no server is known: {} is looked for{not_recording}", select()?.describe());
         return Err(Exit { status: NOTHING_TO_TRACE, message }.into());
     }
     tell(arguments, found)

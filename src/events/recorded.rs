@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{Event, Watch};
-use crate::model::{Interval, Server, Snapshot};
+use crate::model::{FileInfo, FileRow, Interval, RoleRow, Server, Snapshot, Target};
 use crate::recording::joined;
 use crate::verdict::{Judge, Thresholds, Tracing};
 
@@ -45,7 +45,7 @@ impl Recorded {
         let total = joined(self.total.take(), m);
         let snapshot = Arc::new(Snapshot {
             servers: m.servers.iter().cloned().collect(),
-            files: total.files.iter().cloned().collect(),
+            files: total.files.iter().cloned().chain(total.roles.iter().map(of_role)).collect(),
             failures: total.failures.iter().cloned().collect(),
             writes: total.writes.iter().cloned().collect(),
             in_flight: m.in_flight.clone(),
@@ -57,6 +57,17 @@ impl Recorded {
         let mut events = self.watch.verdicts(verdicts.at(taken));
         events.extend(self.watch.operations(m));
         Moment { events, servers: snapshot.servers.clone(), now: (taken, m.span.end) }
+    }
+}
+
+/// Of the files of an interval not all have rows, and an idle server is known by its totals.
+fn of_role(row: &RoleRow) -> FileRow {
+    FileRow {
+        server: row.server,
+        target: Target::Gone(row.role),
+        op: row.op,
+        info: Arc::new(FileInfo::nameless(row.role)),
+        stats: row.stats.clone(),
     }
 }
 

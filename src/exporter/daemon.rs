@@ -34,6 +34,7 @@ use crate::engine::engines::Engines;
 use crate::linux::{descriptors, executable_memory};
 use crate::live::State;
 use crate::server::who::naming::GivenName;
+use crate::text::counted;
 use crate::verdict::Thresholds;
 use crate::verdict::remembered::Remembered;
 
@@ -45,7 +46,8 @@ const DETACH_TIMEOUT: Duration = Duration::from_secs(5);
 const END_TIMEOUT: Duration = Duration::from_secs(7);
 /// A web process that has asked for nothing for this long hangs: it asks each second.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long the recorder may take to write its last words. Its disk may hang, and it ends without this process.
+/// How long the recorder may be silent while it writes its last words. Its disk may hang, and it ends without
+/// this process.
 const RECORDER_END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long systemd is kept waiting for the web process to do its part.
 const WEB_TIMEOUT: Duration = Duration::from_secs(5);
@@ -315,8 +317,12 @@ impl Life<'_> {
         recording.end();
         let begun = Instant::now();
         while matches!(process.ended(), Ok(None)) {
-            if begun.elapsed() > RECORDER_END_TIMEOUT {
-                return log::warning("the process that records takes long to end; nobody waits for it");
+            let is_silent = recording.silent().min(begun.elapsed()) > RECORDER_END_TIMEOUT;
+            if is_silent || begun.elapsed() > END_TIMEOUT {
+                let waiting = counted(recording.waiting(), "interval is", "intervals are");
+                return log::warning(format_args!(
+                    "the process that records takes long to end, and nobody waits for it: {waiting} not known to be recorded"
+                ));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -359,8 +365,10 @@ impl Recorder {
         }
         let is_first = !self.is_introduced && self.recording.has_begun();
         self.is_introduced |= is_first;
+        if let Some(why) = self.recording.gave_up().filter(|_| is_first && self.recording.is_mandatory()) {
+            bail!(why);
+        }
         match (self.recording.health(), self.failing.take()) {
-            (Err(why), _) if is_first && self.recording.is_mandatory() => bail!(why),
             (Err(why), before) => {
                 if before.is_none() {
                     log::error(&why);

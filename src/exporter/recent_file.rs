@@ -1,17 +1,18 @@
-//! The last minutes, in two files of a tmpfs beside the history's socket: an exporter that was killed leaves
-//! them to the next one. They are opened before the process is confined, and written in turn: the one that is
-//! full stays until the other is. Where the socket is not in a tmpfs there are none, because a disk could hang.
+//! The last minutes, in files of a tmpfs beside the history's socket: an exporter that was killed leaves them
+//! to the next one. They are opened before the process is confined, and written in turn: the one that is full
+//! stays until the next one is, and a third takes over what an earlier exporter has left. Where the socket is
+//! not in a tmpfs there are none, because a disk could hang.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::time::SystemTime;
 
 use rustix::fs::ftruncate;
 
 use super::failures_file::FileError;
 use super::log::Seldom;
 use super::socket_directory::SocketDirectory;
+use crate::linux::clock::monotonic;
 use crate::recording::{History, Mark};
 
 const MAGIC: [u8; 8] = *b"fsyncrc1";
@@ -21,17 +22,21 @@ const HEADER: usize = MAGIC.len() + BOOT + 8;
 /// A file that is longer is none of these.
 const MAX_BYTES: u64 = 16 << 20;
 
+const FILES: [&str; 3] = ["recent-0", "recent-1", "recent-2"];
+
 #[derive(Debug)]
 pub(crate) struct RecentFile {
-    files: [File; 2],
+    files: [File; 3],
     /// Monotonic times count from it.
     boot: [u8; BOOT],
-    /// How many files were begun; the last one is this one modulo two.
+    /// How many files were begun; the last one is this one modulo three.
     begun: u64,
     written: usize,
     /// A file that is longer is full.
     most: usize,
     mark: Mark,
+    /// A write has failed: what follows belongs to names that may not be there.
+    is_broken: bool,
 }
 
 impl RecentFile {
@@ -49,19 +54,25 @@ impl RecentFile {
                 .then(|| directory.open_file().map_err(failed))
                 .transpose()
         };
-        let (Some(first), Some(second)) = (open("recent-0")?, open("recent-1")?) else { return Ok(None) };
+        let [first, second, third] = FILES.map(open);
+        let (Some(first), Some(second), Some(third)) = (first?, second?, third?) else { return Ok(None) };
         let failed = |source| FileError::Io { path: socket.to_owned(), source };
         let boot = std::fs::read("/proc/sys/kernel/random/boot_id").map_err(failed)?;
         let boot = *boot.first_chunk::<BOOT>().ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
-        let mut files = [first, second];
-        let mut left: Vec<(u64, Vec<u8>)> =
-            files.iter_mut().filter_map(|file| read(file, &boot).ok().flatten()).collect();
+        let mut files = [first, second, third];
+        let mut left = Vec::new();
+        for (at, file) in files.iter_mut().enumerate() {
+            match read(file, &boot) {
+                // Where it is not: somebody has moved it.
+                Ok(Some((begun, bytes))) if begun % 3 == at as u64 => left.push((begun, bytes)),
+                _ => {}
+            }
+        }
         left.sort_unstable_by_key(|(begun, _)| *begun);
-        left.iter().for_each(|(_, bytes)| history.restore(bytes, SystemTime::now()));
+        left.iter().for_each(|(_, bytes)| history.restore(bytes, monotonic()));
         let begun = left.last().map_or(0, |(begun, _)| *begun);
-        let most = history.options().bytes;
-        let mark = history.mark();
-        let mut file = RecentFile { files, boot, begun, written: 0, most, mark };
+        let (most, mark) = (history.options().bytes, history.mark());
+        let mut file = RecentFile { files, boot, begun, written: 0, most, mark, is_broken: false };
         file.begin_with(history).map_err(failed)?;
         Ok(Some(file))
     }
@@ -69,7 +80,7 @@ impl RecentFile {
     /// Writes what the history has taken in since the last time.
     pub fn append(&mut self, history: &History) {
         if let Err(error) = self.write(history) {
-            // What was written in part is passed over by whoever reads it.
+            self.is_broken = true;
             static SELDOM: Seldom = Seldom::new();
             SELDOM.warn(format_args!("the last minutes will be forgotten with this process: {error}"));
         }
@@ -77,33 +88,41 @@ impl RecentFile {
 
     fn write(&mut self, history: &History) -> io::Result<()> {
         let appended = history.appended(&mut self.mark);
-        if appended.bytes.is_empty() {
+        if appended.bytes.is_empty() || (self.is_broken && !appended.is_segments_begin) {
             return Ok(());
         }
         // A segment is in one file as a whole.
-        if appended.is_segments_begin && self.written >= self.most {
+        if appended.is_segments_begin && (self.is_broken || self.written >= self.most) {
             self.begin()?;
+            self.clear(self.begun.wrapping_add(1))?;
+            self.is_broken = false;
         }
-        let file = &mut self.files[(self.begun % 2) as usize];
-        file.write_all(appended.bytes)?;
-        self.written += appended.bytes.len();
+        self.put(appended.bytes)
+    }
+
+    /// All that is left in one file, so that an exporter that is killed again and again leaves it as well. It
+    /// is in the others until then.
+    fn begin_with(&mut self, history: &History) -> io::Result<()> {
+        self.begin()?;
+        history.plain_segments().try_for_each(|bytes| self.put(bytes))?;
+        [1, 2].into_iter().try_for_each(|more| self.clear(self.begun.wrapping_add(more)))
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.files[(self.begun % 3) as usize].write_all(bytes)?;
+        self.written += bytes.len();
         Ok(())
     }
 
-    /// All that is left in one file, so that an exporter that is killed again and again leaves it as well.
-    fn begin_with(&mut self, history: &History) -> io::Result<()> {
-        self.begin()?;
-        for bytes in history.plain_segments() {
-            self.files[(self.begun % 2) as usize].write_all(bytes)?;
-            self.written += bytes.len();
-        }
-        Ok(ftruncate(&self.files[((self.begun + 1) % 2) as usize], 0)?)
+    fn clear(&self, number: u64) -> io::Result<()> {
+        Ok(ftruncate(&self.files[(number % 3) as usize], 0)?)
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        self.begun += 1;
-        let file = &mut self.files[(self.begun % 2) as usize];
-        ftruncate(&*file, 0)?;
+        // Of the greatest number the next one is of another file, and so the oldest.
+        self.begun = self.begun.checked_add(1).unwrap_or_default();
+        self.clear(self.begun)?;
+        let file = &mut self.files[(self.begun % 3) as usize];
         io::Seek::rewind(file)?;
         let mut header = Vec::with_capacity(HEADER);
         header.extend(MAGIC);
@@ -130,6 +149,8 @@ fn read(file: &mut File, boot: &[u8; BOOT]) -> io::Result<Option<(u64, Vec<u8>)>
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use crate::model::fixture::busy;
     use crate::model::{Interval, Span};
@@ -141,7 +162,8 @@ mod tests {
         let first = SystemTime::now() - ten * number;
         let at = |at: u32| {
             let start = first + ten * at;
-            let span = Span { start, end: start + ten, duration: ten, ..busy().span };
+            let monotonic = monotonic().saturating_sub(ten * (number - 1 - at));
+            let span = Span { start, end: start + ten, duration: ten, monotonic, ..busy().span };
             Interval { span, ..busy() }
         };
         (0..number).map(at).collect()
@@ -187,7 +209,7 @@ mod tests {
         let options = Options { bytes: 64 << 10, ..Options::default() };
         let (mut file, mut history) = open(&socket, options);
         for moment in intervals(3_000) {
-            let moment = Interval { span: Span { end: SystemTime::now(), ..moment.span }, ..moment };
+            let moment = Interval { span: Span { monotonic: monotonic(), ..moment.span }, ..moment };
             history.push(&moment);
             file.append(&history);
             let sizes = std::fs::read_dir(directory.path()).unwrap().flatten();
@@ -206,7 +228,7 @@ mod tests {
             history.push(&intervals(1)[0]);
             file.append(&history);
         };
-        let paths = ["recent-0", "recent-1"].map(|extension| socket.with_extension(extension));
+        let paths = FILES.map(|extension| socket.with_extension(extension));
         write();
         for path in &paths {
             let mut bytes = std::fs::read(path).unwrap();
@@ -219,12 +241,43 @@ mod tests {
             std::fs::write(path, [7; 100_000]).unwrap();
         }
         assert!(open(&socket, Options::default()).1.is_empty());
-        let (mut file, mut history) = open(&socket, Options::default());
-        let old = intervals(1_000);
-        history.push(&old[0]);
+        let short = Options { length: std::time::Duration::from_secs(1), ..Options::default() };
+        let (mut file, mut history) = open(&socket, short);
+        history.push(&intervals(2)[0]);
         file.append(&history);
-        assert!(open(&socket, Options::default()).1.is_empty());
+        assert!(open(&socket, short).1.is_empty());
         drop(directory);
+    }
+
+    /// Cut at each byte, what is whole is read, and once; the next exporter goes on in any case.
+    #[test]
+    fn a_file_that_was_cut_off_is_read_as_far_as_it_is_whole() {
+        let (_directory, socket) = socket();
+        let moments = intervals(3);
+        let (mut file, mut history) = open(&socket, Options::default());
+        for moment in &moments {
+            history.push(moment);
+            file.append(&history);
+        }
+        let paths = FILES.map(|extension| socket.with_extension(extension));
+        let whole = paths.clone().map(|path| std::fs::read(path).unwrap());
+        let longest = whole.iter().map(Vec::len).max().unwrap();
+        let mut found = std::collections::BTreeSet::new();
+        for cut in (0..=longest).step_by(7).chain([longest]) {
+            for (path, bytes) in paths.iter().zip(&whole) {
+                std::fs::write(path, &bytes[..cut.min(bytes.len())]).unwrap();
+            }
+            let (mut file, mut history) = open(&socket, Options::default());
+            found.insert(history.len());
+            history.push(&moments[2]);
+            file.append(&history);
+            // A copy that was cut off is no second of what is whole.
+            for (path, bytes) in paths.iter().zip(&whole).filter(|(_, bytes)| !bytes.is_empty()) {
+                std::fs::write(path, bytes).unwrap();
+            }
+            assert!(open(&socket, Options::default()).1.len() <= 4);
+        }
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]

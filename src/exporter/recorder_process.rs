@@ -12,15 +12,15 @@ use rustix::process::{DumpableBehavior, geteuid, set_dumpable_behavior};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::confine::{User, landlock, seccomp};
-use super::link::{Assignment, LinkError, Recorded, take_over_recorder};
+use super::link::{Assignment, Lane, LinkError, Recorded, take_over_recorder};
 use super::{log, privileges};
 use crate::recording::folder::Folder;
 use crate::recording::unpack_intervals;
 use crate::recording::writer::Writer;
 use crate::text::{causes, shorten_middle};
 
-/// The recorder of an exporter that has just ended may still be writing its last words.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The recorder of an exporter that has just ended may be writing them for so long: that is no failure yet.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Bytes of an error that are told: a question is not longer than this by much.
 const MAX_ERROR: usize = 500;
 
@@ -35,15 +35,18 @@ pub fn run() -> anyhow::Result<()> {
     let lane = take_over_recorder().context("the prober has sent nothing that can be used")?;
     let assignment = lane.assignment().context("the prober does not say what to record")?;
     let mut recorded = Recorded::default();
-    let (mut writer, confined) = match begin(&assignment) {
+    let begun = open(&lane, &assignment, &mut recorded).and_then(|folder| begin(folder, &assignment));
+    let (mut writer, confined) = match begun {
         Ok(begun) => begun,
         Err(error) => {
             // The prober says it.
             recorded.error = Some(shorten_middle(&causes(error.chain()), MAX_ERROR, "…"));
+            recorded.gave_up = true;
             let _ = lane.intervals(recorded);
             return Ok(());
         }
     };
+    recorded.error = None;
     recorded.confined = confined;
     recorded.device = writer.device();
     loop {
@@ -74,18 +77,17 @@ pub fn run() -> anyhow::Result<()> {
                 Err(error) => recorded.error = Some(shorten_middle(&error.to_string(), MAX_ERROR, "…")),
             }
         }
+        recorded.taken = next.number;
         if next.ends {
             return Ok(writer.finish()?);
         }
     }
 }
 
-/// Opens the folder, gives up everything else, and goes on with what is recorded there.
-fn begin(assignment: &Assignment) -> anyhow::Result<(Writer, String)> {
-    let path = Path::new(OsStr::from_bytes(&assignment.folder));
+/// Gives up everything but the folder, and goes on with what is recorded there.
+fn begin(folder: Folder, assignment: &Assignment) -> anyhow::Result<(Writer, String)> {
     let (uid, gid) = assignment.user;
     let user = User { uid, gid };
-    let folder = open(path, user)?;
     privileges::keep_none(Some(user))?;
     let own = geteuid();
     if own.is_root() {
@@ -105,16 +107,23 @@ fn begin(assignment: &Assignment) -> anyhow::Result<(Writer, String)> {
     Ok((Writer::begin(folder, assignment.limit)?, confined))
 }
 
-fn open(path: &Path, user: User) -> std::io::Result<Folder> {
+/// Waits for as long as another process has it: one of an exporter that has ended may hang with its disk.
+fn open(lane: &Lane, assignment: &Assignment, recorded: &mut Recorded) -> anyhow::Result<Folder> {
+    let path = Path::new(OsStr::from_bytes(&assignment.folder));
+    let (uid, gid) = assignment.user;
     let begun = Instant::now();
     loop {
-        match Folder::create_for(path, user.uid, user.gid) {
-            Err(error)
-                if error.kind() == std::io::ErrorKind::ResourceBusy && begun.elapsed() < LOCK_TIMEOUT =>
-            {
-                std::thread::sleep(Duration::from_millis(200));
+        match Folder::create_for(path, uid, gid) {
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                if begun.elapsed() > LAST_WORDS {
+                    recorded.error = Some(error.to_string());
+                }
+                // It takes a second where nothing is to be done.
+                if lane.intervals(recorded.clone())?.ends {
+                    return Err(error.into());
+                }
             }
-            opened => return opened,
+            opened => return Ok(opened?),
         }
     }
 }

@@ -42,9 +42,18 @@ pub(crate) struct Recording {
 }
 
 #[derive(Debug)]
+struct Handed {
+    segment: Vec<u8>,
+    intervals: u64,
+}
+
+#[derive(Debug)]
 struct State {
     queue: Queue,
-    /// Intervals that were too large to be handed over.
+    /// What was handed over last, until the recorder says that it has dealt with it.
+    handed: Option<Handed>,
+    number: u64,
+    /// Intervals that were too large to be handed over, or came when nobody took them any more.
     lost: u64,
     ends: bool,
     said: Recorded,
@@ -76,6 +85,8 @@ impl Recording {
     pub fn new(options: Options, user: User) -> Recording {
         let state = State {
             queue: Queue::default(),
+            handed: None,
+            number: 0,
             lost: 0,
             ends: false,
             said: Recorded::default(),
@@ -99,6 +110,7 @@ impl Recording {
     pub fn push(&self, interval: &Interval, is_tick: bool) {
         let mut state = lock(&self.state);
         if state.ended.is_some() {
+            state.lost += u64::from(is_tick);
             return;
         }
         if state.beside_a_log.is_none() {
@@ -114,11 +126,26 @@ impl Recording {
 
     /// Nothing follows.
     pub fn end(&self) {
-        lock(&self.state).ends = true;
+        let mut state = lock(&self.state);
+        state.queue.end();
+        state.ends = true;
+        drop(state);
         self.changed.notify_all();
     }
 
+    /// Intervals that are not known to be written.
+    pub fn waiting(&self) -> u64 {
+        let state = lock(&self.state);
+        state.queue.len() as u64 + state.handed.as_ref().map_or(0, |handed| handed.intervals)
+    }
+
+    /// How long the recorder has said nothing.
+    pub fn silent(&self) -> Duration {
+        lock(&self.state).heard.elapsed()
+    }
+
     pub fn assignment(&self) -> Assignment {
+        lock(&self.state).hear();
         let folder = self.options.folder.as_os_str().as_bytes().to_vec();
         Assignment { folder, limit: self.options.limit, user: (self.user.uid, self.user.gid) }
     }
@@ -126,34 +153,55 @@ impl Recording {
     /// The next intervals, for the process that says this of itself.
     pub fn next(&self, recorded: Recorded) -> Next {
         let mut state = lock(&self.state);
+        let is_ready = !recorded.confined.is_empty();
+        if recorded.taken == state.number {
+            state.handed = None;
+        }
         state.said = recorded;
         state.hear();
-        let nothing_to_do = |state: &mut State| state.queue.is_empty() && !state.ends;
+        let nothing_to_do = |state: &mut State| {
+            let has_some = state.handed.is_some() || !state.queue.is_empty();
+            !state.ends && !(is_ready && has_some)
+        };
         let waited = self.changed.wait_timeout_while(state, BEAT, nothing_to_do);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        let intervals: Vec<Interval> = std::iter::from_fn(|| state.queue.pop()).take(MAX_AT_ONCE).collect();
-        let ends = state.ends && state.queue.is_empty();
+        if is_ready && state.handed.is_none() && !state.queue.is_empty() {
+            let intervals: Vec<Interval> =
+                std::iter::from_fn(|| state.queue.pop()).take(MAX_AT_ONCE).collect();
+            let (segment, lost) = pack_intervals(&intervals);
+            state.lost += lost;
+            state.number += 1;
+            state.handed = Some(Handed { segment, intervals: intervals.len() as u64 - lost });
+        }
         // The time in which it writes begins now.
         state.hear();
-        drop(state);
-        if intervals.is_empty() {
-            return Next { intervals: Vec::new(), ends };
-        }
-        let (intervals, lost) = pack_intervals(&intervals);
-        lock(&self.state).lost += lost;
-        Next { intervals, ends }
+        let handed = state.handed.as_ref().filter(|_| is_ready);
+        let intervals = handed.map(|handed| handed.segment.clone()).unwrap_or_default();
+        let ends = state.ends && (!is_ready || state.queue.is_empty());
+        Next { number: state.number, intervals, ends }
     }
 
     pub fn set_ended(&self, status: ExitStatus) {
         let mut state = lock(&self.state);
         state.ended = Some(status);
+        state.lost += state.queue.len() as u64 + state.handed.take().map_or(0, |handed| handed.intervals);
         state.queue = Queue::default();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        lock(&self.state).ended.is_some()
+    }
+
+    /// Why the recorder could not begin.
+    pub fn gave_up(&self) -> Option<String> {
+        let is_so = lock(&self.state).said.gave_up;
+        self.health().err().filter(|_| is_so)
     }
 
     /// The recorder has opened its folder, or has said why it cannot.
     pub fn has_begun(&self) -> bool {
         let state = lock(&self.state);
-        !state.said.confined.is_empty() || state.said.error.is_some() || state.ended.is_some()
+        !state.said.confined.is_empty() || state.said.gave_up || state.ended.is_some()
     }
 
     /// A warning, if a log of a server lies on its filesystem.
@@ -173,9 +221,11 @@ impl Recording {
         }
         if state.heard.elapsed() > SILENCE {
             let since = rfc3339(state.heard_wall);
-            return Err(format!(
-                "nothing has been recorded into {folder} since {since}: its disk does not answer"
-            ));
+            let what = match state.said.confined.is_empty() {
+                true => format!("{folder} has not been opened"),
+                false => format!("nothing has been recorded into {folder}"),
+            };
+            return Err(format!("{what} since {since}: its disk does not answer"));
         }
         match state.said.confined.is_empty() {
             true => Ok(format!("{folder} is being opened")),
@@ -187,7 +237,8 @@ impl Recording {
         let is_failing = self.health().is_err();
         let state = lock(&self.state);
         let mut written = state.said.written;
-        written.lost += state.lost;
+        written.intervals = written.intervals.saturating_sub(written.lost);
+        written.lost = written.lost.saturating_add(state.lost);
         Facts { written, last_ns: state.said.last_ns, waiting: state.queue.len(), is_failing }
     }
 }
@@ -204,20 +255,24 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_is_handed_over_once_and_the_end_with_the_last_of_it() {
+    fn what_was_pushed_is_handed_over_until_it_is_taken_and_the_end_with_the_last_of_it() {
         let recording = recording();
         let one = busy();
         (0..MAX_AT_ONCE + 2).for_each(|_| recording.push(&one, true));
         recording.push(&one, false);
         recording.end();
-        let first = recording.next(Recorded::default());
-        let syncs = |next: &Next| {
-            unpack_intervals(next.intervals.clone()).map(|interval| interval.total().count).sum::<u64>()
+        let asked = |taken| {
+            let next = recording.next(Recorded { confined: "well".into(), taken, ..Recorded::default() });
+            let of = unpack_intervals(next.intervals).map(|interval| interval.total().count).sum::<u64>();
+            (next.number, of / one.total().count, next.ends)
         };
-        assert_eq!((syncs(&first), first.ends), (one.total().count * MAX_AT_ONCE as u64, false));
-        let second = recording.next(Recorded::default());
-        assert_eq!((syncs(&second), second.ends), (one.total().count * 2, true));
-        assert_eq!(recording.next(Recorded::default()), Next { intervals: Vec::new(), ends: true });
+        // Who is not ready takes nothing.
+        assert!(recording.next(Recorded::default()).intervals.is_empty());
+        assert_eq!(asked(0), (1, MAX_AT_ONCE as u64, false));
+        assert_eq!(asked(0), (1, MAX_AT_ONCE as u64, false), "the answer was not heard");
+        assert_eq!(asked(1), (2, 3, true));
+        assert_eq!(recording.waiting(), 3);
+        assert_eq!((asked(2), recording.waiting()), ((2, 0, true), 0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub(super) const MAX_FILES: usize = 20_000;
 /// A segment's file is never longer; of a longer one this much is read.
 const MAX_SEGMENT_FILE: u64 = 64 << 20;
 const MODE: Mode = Mode::from_raw_mode(0o750);
+const LOCK: &str = "lock";
 const SUFFIX: &str = ".fst";
 const PLAIN: &str = "-plain";
 
@@ -69,6 +70,14 @@ impl std::fmt::Display for Name {
     }
 }
 
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.lock.is_some() {
+            let _ = unlinkat(&self.descriptor, LOCK, AtFlags::empty());
+        }
+    }
+}
+
 /// What is in a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Listing {
@@ -81,6 +90,8 @@ pub(crate) struct Listing {
 #[derive(Debug)]
 pub(crate) struct Folder {
     descriptor: OwnedFd,
+    /// Of a writer: held until it ends.
+    lock: Option<OwnedFd>,
 }
 
 impl AsFd for Folder {
@@ -96,7 +107,7 @@ impl Folder {
             Ok(()) | Err(Errno::EXIST) => Folder::open(path)?,
             Err(errno) => return Err(errno.into()),
         };
-        folder.lock()
+        folder.lock(None)
     }
 
     /// The same for a process that is to become this user: a folder that root makes is that user's.
@@ -109,17 +120,34 @@ impl Folder {
         // Of a link that has taken its place nobody becomes the owner of anything.
         let more = if is_new { OFlags::NOFOLLOW } else { OFlags::empty() };
         let folder = Folder::open_with(path, more)?;
-        if is_new && geteuid().is_root() {
-            fchown(&folder.descriptor, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
+        let owner = geteuid().is_root().then(|| (Uid::from_raw(uid), Gid::from_raw(gid)));
+        if is_new && let Some((uid, gid)) = owner {
+            fchown(&folder.descriptor, Some(uid), Some(gid))?;
         }
-        folder.lock()
+        folder.lock(owner)
     }
 
-    fn lock(self) -> io::Result<Folder> {
-        flock(&self.descriptor, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => io::Error::new(io::ErrorKind::ResourceBusy, "another process records there"),
-            errno => errno.into(),
-        })?;
+    /// By a file that nobody else may open: whoever may read the folder could lock that, and keep others from
+    /// recording. `owner`: whose the file is to be.
+    fn lock(mut self, owner: Option<(Uid, Gid)>) -> io::Result<Folder> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let lock = loop {
+            let lock = openat(&self.descriptor, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
+            if let Some((uid, gid)) = owner {
+                fchown(&lock, Some(uid), Some(gid))?;
+            }
+            flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+                Errno::WOULDBLOCK => {
+                    io::Error::new(io::ErrorKind::ResourceBusy, "another process records there")
+                }
+                errno => errno.into(),
+            })?;
+            // Whoever had it may have removed it meanwhile.
+            if fstat(&lock)?.st_nlink > 0 {
+                break lock;
+            }
+        };
+        self.lock = Some(lock);
         Ok(self)
     }
 
@@ -140,7 +168,7 @@ impl Folder {
 
     fn open_with(path: &Path, more: OFlags) -> io::Result<Folder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | more;
-        Ok(Folder { descriptor: open(path, flags, Mode::empty())? })
+        Ok(Folder { descriptor: open(path, flags, Mode::empty())?, lock: None })
     }
 
     /// `most`: how many files at most.

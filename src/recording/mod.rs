@@ -160,13 +160,16 @@ impl History {
 
     /// Goes on with segments that another process had, as far as they are of the time that this one is to
     /// reach back.
-    pub(crate) fn restore(&mut self, bytes: &[u8], now: SystemTime) {
-        let since = now.checked_sub(self.options.length);
+    ///
+    /// `now`: by the monotonic clock of the same boot.
+    pub(crate) fn restore(&mut self, bytes: &[u8], now: Duration) {
         for segment in segment::split(bytes) {
-            let is_recent = |end: SystemTime| since.is_none_or(|since| end >= since) && end <= now;
-            // Whoever copied it may have been killed at it.
-            let is_known = self.segments.iter().any(|known| known.bytes() == segment.bytes());
-            if segment.end().is_some_and(is_recent) && !is_known {
+            let Some(last) = segment.len().checked_sub(1) else { continue };
+            let end = segment.span(last).monotonic;
+            let is_recent = end <= now && now - end <= self.options.length;
+            // Whoever copied it may have been killed at it: then this is a part of one that is there.
+            let is_known = self.kept().any(|kept| kept.span() == segment.span(0));
+            if is_recent && !is_known {
                 self.take(segment);
                 self.begins_anew = true;
             }
@@ -334,11 +337,10 @@ impl History {
         self.servers.values().cloned().collect()
     }
 
-    /// This, and what another one has of later times.
-    pub(crate) fn extended_by(mut self, later: &History) -> History {
-        let end = self.kept().map(|kept| kept.span().end).max();
-        for moment in later.moments().filter(|moment| end.is_none_or(|end| moment.span.start >= end)) {
-            self.begins_anew |= self.number == 0;
+    /// This, and what another one has, which is of later times.
+    pub(crate) fn followed_by(mut self, later: &History) -> History {
+        self.begins_anew = true;
+        for moment in later.moments() {
             self.insert(&moment, &[]);
         }
         self

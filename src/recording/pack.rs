@@ -322,7 +322,8 @@ impl From<&Stats> for wire::Stats {
             |(bucket, count): (usize, u64)| [(bucket - std::mem::replace(&mut before, bucket)) as u64, count];
         wire::Stats {
             count: stats.count,
-            sum_ns: stats.sum_ns,
+            // A hang of days by many threads is more than a reader takes.
+            sum_ns: stats.sum_ns.min(MAX_TIME),
             max_ns: stats.max.ns,
             max_is_exact: stats.max.exact,
             histogram: stats.histogram.iter().flat_map(pair).collect(),

@@ -9,7 +9,7 @@ use crate::model::Interval;
 /// Ten minutes at the usual interval.
 const MAX_INTERVALS: usize = 600;
 /// Some ten megabytes of them.
-const MAX_ROWS: usize = 30_000;
+const MAX_ROWS: usize = 20_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -46,6 +46,13 @@ impl Queue {
             Some(begun) => joined(Some(begun), part),
             None => kept(part),
         });
+    }
+
+    /// A part that has begun is an interval.
+    pub fn end(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            self.push(&begun);
+        }
     }
 
     pub fn pop(&mut self) -> Option<Interval> {

@@ -18,6 +18,8 @@ const MAX_MEMORY: usize = 512 << 20;
 const MAX_BYTES: u64 = 8 << 30;
 /// Intervals of a recording that have more between them do not follow each other.
 const GAP: Duration = Duration::from_millis(50);
+/// Servers that are told apart.
+const MAX_SERVERS: usize = 10_000;
 /// Times of one segment between which there are gaps.
 const MAX_RUNS: usize = 1_000;
 
@@ -154,6 +156,25 @@ impl Recording {
     #[cfg(test)]
     pub(crate) fn since(&self, tier: Tier) -> Option<SystemTime> {
         self.of(tier).filter_map(|entry| entry.span).map(|(start, _)| start).min()
+    }
+
+    /// From when to when each server is in it, in whatever detail, by name.
+    pub(crate) fn servers(&self) -> BTreeMap<String, (SystemTime, SystemTime)> {
+        let mut all: BTreeMap<String, (SystemTime, SystemTime)> = BTreeMap::new();
+        for entry in &self.entries {
+            let (Some((start, end)), Ok(Some(bytes))) = (entry.span, read_either(&self.folder, entry.name))
+            else {
+                continue;
+            };
+            for server in Segment::read_names(&bytes).names().servers() {
+                if all.len() >= MAX_SERVERS && !all.contains_key(&*server.name) {
+                    continue;
+                }
+                let span = all.entry(server.name.to_string()).or_insert((start, end));
+                *span = (span.0.min(start), span.1.max(end));
+            }
+        }
+        all
     }
 
     /// When it begins and ends. None: it holds nothing.

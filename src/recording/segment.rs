@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
@@ -149,6 +149,16 @@ impl Segment {
         }
     }
 
+    /// The names alone: of one that is compressed, they are in its first batch.
+    pub fn read_names(bytes: &[u8]) -> Segment {
+        let (mut frames, _) = frame::scan(bytes);
+        if let Some(first) = frames.iter().position(|frame| frame.kind == Some(Kind::Batch)) {
+            frames.truncate(first + 1);
+            return Segment::read_plain(expanded(bytes, frames));
+        }
+        Segment::read_plain(bytes.to_vec())
+    }
+
     /// The same of one that is not compressed: it takes no more room than it has bytes.
     pub fn read_plain(bytes: Vec<u8>) -> Segment {
         let (frames, _) = frame::scan(&bytes);
@@ -226,11 +236,6 @@ impl Segment {
 
     pub fn span(&self, at: usize) -> &Span {
         &self.intervals[at].span
-    }
-
-    /// When its last interval ended.
-    pub fn end(&self) -> Option<SystemTime> {
-        self.intervals.last().map(|place| place.span.end)
     }
 
     /// How much time its intervals cover.

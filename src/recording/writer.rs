@@ -278,7 +278,8 @@ impl Writer {
     fn size(&self) -> u64 {
         let open = self.streams.iter().filter_map(|stream| stream.open.as_ref());
         let retired = self.retired.iter().map(|(_, bytes, _)| bytes);
-        self.closed.values().chain(retired).sum::<u64>() + open.map(|open| open.written as u64).sum::<u64>()
+        let all = self.closed.values().chain(retired).copied().chain(open.map(|open| open.written as u64));
+        all.fold(0, u64::saturating_add)
     }
 
     /// Forgets the oldest until there is room: what is finest first, unless a coarser tier has more than its

@@ -123,6 +123,8 @@ impl Collector {
 
     fn own(&self, web: Figures) -> Own {
         let state = self.live.state();
+        // The number of one that has ended may be another's.
+        let records = self.recording.as_ref().is_some_and(|recording| !recording.has_ended());
         let mut own = Own {
             is_tracing: state.is_tracing(),
             is_paused: matches!(state, State::Paused { .. }),
@@ -136,7 +138,7 @@ impl Collector {
             process: ProcessFacts::read(),
             web_process: self.about.web_pid.and_then(ProcessFacts::read_of),
             recording: self.recording.as_ref().map(|recording| recording.facts()),
-            recorder: self.about.recorder_pid.and_then(ProcessFacts::read_of),
+            recorder: self.about.recorder_pid.filter(|_| records).and_then(ProcessFacts::read_of),
             ..Own::default()
         };
         let history = lock(&self.kept.history);

@@ -346,7 +346,8 @@ families! {
     };
     pub(crate) static RECORDING_FAILING: Family = Family {
         help: "1 if the last interval could not be recorded, or the recording's disk does not answer.",
-        notes: "All `recording_` metrics are there only with --record. `/status` and the log say why.",
+        notes: "All `recording_` metrics are there where it records (--record, or systemd's StateDirectory). `/status` \
+                and the log say why.",
         ..family("fsynctop_exporter_recording_is_failing", Kind::Gauge, "", &[])
     };
     pub(crate) static RECORDING_WRITTEN: Family = Family {
@@ -367,7 +368,7 @@ families! {
     };
     pub(crate) static RECORDING_WAITING: Family = Family {
         help: "Intervals that wait to be recorded.",
-        notes: "Up to 600, while the disk does not answer; of more, the latest become one.",
+        notes: "Up to 600, or fewer with many rows, while the disk does not answer; of more, the latest become one.",
         ..family("fsynctop_exporter_recording_waiting_intervals", Kind::Gauge, "intervals", &[])
     };
     pub(crate) static RECORDING_LAST: Family = Family {

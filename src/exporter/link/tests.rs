@@ -59,7 +59,7 @@ impl Answers for MadeUp {
     }
 
     fn intervals(&self, recorded: Recorded) -> Result<Next, NotReady> {
-        Ok(Next { intervals: recorded.confined.into_bytes(), ends: recorded.error.is_some() })
+        Ok(Next { number: 1, intervals: recorded.confined.into_bytes(), ends: recorded.error.is_some() })
     }
 }
 
@@ -81,7 +81,10 @@ fn the_recorder_is_answered_and_neither_process_can_ask_the_others_questions() {
     let recorder = lane_of(Asker::Recorder);
     assert_eq!(recorder.assignment().unwrap().folder, b"/r\xff");
     let recorded = Recorded { confined: "well".into(), error: Some("full".into()), ..Recorded::default() };
-    assert_eq!(recorder.intervals(recorded).unwrap(), Next { intervals: b"well".to_vec(), ends: true });
+    assert_eq!(
+        recorder.intervals(recorded).unwrap(),
+        Next { number: 1, intervals: b"well".to_vec(), ends: true }
+    );
     assert!(matches!(recorder.ask(&Question::History, PATIENCE), Err(LinkError::Ended)));
     let web = lane();
     assert!(matches!(web.assignment(), Err(LinkError::Ended)));

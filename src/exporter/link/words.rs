@@ -73,8 +73,12 @@ pub struct Assignment {
 /// What the process that records says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recorded {
-    /// How it is confined. Empty: it has not opened its folder yet.
+    /// How it is confined. Empty: it has not opened its folder yet, and takes no intervals.
     pub confined: String,
+    /// It cannot open its folder, and ends.
+    pub gave_up: bool,
+    /// The number of the last [`Next`] that it has dealt with.
+    pub taken: u64,
     pub written: Written,
     /// The end of the last interval that was written, in nanoseconds since 1970.
     pub last_ns: Option<u64>,
@@ -87,6 +91,8 @@ pub struct Recorded {
 /// What it is given to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next {
+    /// They are handed over again until it says that it has taken them.
+    pub number: u64,
     /// A segment of them.
     pub intervals: Vec<u8>,
     /// Nothing follows.

@@ -517,8 +517,14 @@ fn the_daemon_sets_profile_and_capabilities_are_enough() {
     command.args(["--no-new-privs", "/usr/bin/python3", "-c", UNDER_PROFILE, profile]);
     command.arg(env!("CARGO_BIN_EXE_fsynctop")).args(["exporter", "--listen", "127.0.0.1:0"]);
     command.args(["--comm", "syncgen", "--socket"]).arg(&socket);
+    // Below a directory that is root's, as that of a node is.
+    let of_node = directory.path().join("of-node");
+    fs::create_dir(&of_node).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    command.arg("--record").arg(of_node.join("recording"));
     let exporter = Exporter::spawn_as(&mut command);
     exporter.wait_until_ready();
+    exporter.wait_for_line("recording by process");
     let _load = load(directory.path());
     let path = directory.path().display().to_string();
     wait_until("its files by name", || exporter.get("/metrics").contains(&path));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::disk::{Frozen, Mounted};
-use crate::common::exporter::{Exporter, children};
+use crate::common::exporter::{Exporter, children, status_lines};
 use crate::common::faults::{FaultFs, fsynctop, output, signal, stderr, stdout};
 use crate::common::measured::count;
 use crate::common::{Running, built, needs, wait_until};
@@ -128,7 +128,7 @@ fn root_an_exporter_that_is_killed_leaves_the_last_minutes_to_the_next_one() {
     // Without what is in memory, the recording has it.
     exporter.signal("TERM");
     exporter.ended();
-    for file in ["recent-0", "recent-1"] {
+    for file in ["recent-0", "recent-1", "recent-2"] {
         std::fs::remove_file(setting.socket.with_extension(file)).unwrap();
     }
     let _exporter = setting.start();
@@ -205,6 +205,62 @@ fn root_a_recorder_that_is_killed_ends_the_recording_and_nothing_else() {
     assert!(exporter.is_running() && exporter.get("/-/ready").contains("ready"));
     exporter.signal("TERM");
     assert!(exporter.ended().0.success());
+}
+
+/// The process itself, from outside: whose it is, and what was taken from it.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_the_recorder_has_no_rights_and_a_filter_and_nothing_open_but_its_folder() {
+    needs(&[TRACEFS]);
+    let setting = Setting::new("no-such-comm", None);
+    let exporter = setting.start();
+    let recorder = recorder(&exporter);
+    let fields =
+        [("Uid:", "65534"), ("Gid:", "65534"), ("Groups:", ""), ("Seccomp:", "2"), ("NoNewPrivs:", "1")];
+    for (field, expected) in fields {
+        for (thread, value) in status_lines(recorder, field) {
+            let is_so = value.split_whitespace().all(|part| part == expected);
+            assert!(is_so, "{thread}: {field} {value}");
+        }
+    }
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        for (thread, value) in status_lines(recorder, set) {
+            assert_eq!(u64::from_str_radix(&value, 16), Ok(0), "{thread}: {set}");
+        }
+    }
+    let open = std::fs::read_dir(format!("/proc/{recorder}/fd")).unwrap().flatten();
+    let open = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let is_its_own = |path: &PathBuf| {
+        let text = path.to_string_lossy();
+        path.starts_with(&setting.recording)
+            || ["socket:", "pipe:", "anon_inode:"].iter().any(|kind| text.starts_with(kind))
+            || text == "/dev/null"
+    };
+    let others: Vec<PathBuf> = open.filter(|path| !is_its_own(path)).collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+/// While another process has the folder, as a recorder that hangs with its disk, the exporter traces, says so, and
+/// records once the folder is free. Who may only read the folder cannot lock it.
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_a_folder_that_another_recorder_has_is_waited_for() {
+    needs(&[TRACEFS]);
+    let setting = Setting::new("no-such-comm", None);
+    drop(setting.start());
+    // A reader's lock is in nobody's way.
+    let folder = std::fs::File::open(&setting.recording).unwrap();
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    drop(setting.start());
+    let lock = std::fs::OpenOptions::new().write(true).open(setting.recording.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let [socket, recording] = [&setting.socket, &setting.recording].map(|path| path.to_str().unwrap());
+    let exporter = Exporter::start(&["--comm", "no-such-comm", "--socket", socket, "--record", recording]);
+    exporter.wait_for_line("another process records there");
+    assert_eq!(metric(&exporter, "fsynctop_exporter_recording_is_failing"), 1.0);
+    drop(lock);
+    exporter.wait_for_line("recording again");
+    wait_until("intervals", || metric(&exporter, "fsynctop_exporter_recording_intervals_total") > 0.0);
 }
 
 #[test]

@@ -154,6 +154,9 @@ fn write_day(intervals: &[Interval]) -> Result<([u64; 3], Duration)> {
     for entry in fs::read_dir(&folder)? {
         let entry = entry?;
         let name = entry.file_name();
+        if name == "lock" {
+            continue;
+        }
         let tier = ["all-", "10s-", "1m-"].iter().position(|tier| name.to_string_lossy().starts_with(tier));
         bytes[tier.context("a file of another name")?] += entry.metadata()?.len();
     }
