@@ -1,9 +1,9 @@
 //! The prober's life: open the ports, start the web process and hand them over, start the recorder, attach,
 //! answer, and end in order. Ports come first: a second exporter must fail before it has attached anything.
 //!
-//! Neither the prober nor the web process goes on without the other. The prober can start no second web process, since it gives up
-//! executing programs, and a web process without a prober has nothing to say. Whoever has started the
-//! exporter starts it anew. A recorder that fails ends nothing but the recording.
+//! Neither the prober nor the web process goes on without the other. The prober can start no second web
+//! process, since it gives up executing programs, and a web process without a prober has nothing to say.
+//! Whoever has started the exporter starts it anew. A recorder that fails ends nothing but the recording.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;

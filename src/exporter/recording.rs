@@ -161,7 +161,7 @@ impl Recording {
         state.hear();
         let nothing_to_do = |state: &mut State| {
             let has_some = state.handed.is_some() || !state.queue.is_empty();
-            !state.ends && !(is_ready && has_some)
+            !(state.ends || is_ready && has_some)
         };
         let waited = self.changed.wait_timeout_while(state, BEAT, nothing_to_do);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;

@@ -149,7 +149,8 @@ impl Collector {
     }
 }
 
-/// Feeds the books with every snapshot, the history and the recording with what came between two regular ones.
+/// Feeds the books with every snapshot, the history and the recording with what came between two regular
+/// ones.
 fn follower(kept: Arc<Kept>, recording: Option<Arc<Recording>>, mut file: Option<RecentFile>) -> Follower {
     let mut is_first = true;
     Box::new(move |published, is_tick| {

@@ -1,6 +1,6 @@
-//! Landlock for the web process and the recorder: no file can be opened but those of the recorder's folder, no
-//! address bound or connected to, no process outside signalled, whatever the rights of their user. What is open
-//! already stays usable.
+//! Landlock for the web process and the recorder: no file can be opened but those of the recorder's folder,
+//! no address bound or connected to, no process outside signalled, whatever the rights of their user. What is
+//! open already stays usable.
 
 use std::os::fd::AsFd;
 

@@ -1,5 +1,5 @@
-//! Starts the other processes, and hands the web process what it needs: the sockets on which clients come, and
-//! the lanes. The recorder has a lane alone, and asks what it needs.
+//! Starts the other processes, and hands the web process what it needs: the sockets on which clients come,
+//! and the lanes. The recorder has a lane alone, and asks what it needs.
 //!
 //! Each is this program anew, so that nothing of the prober's memory is in it, with an empty environment.
 

@@ -240,8 +240,8 @@ fn root_the_recorder_has_no_rights_and_a_filter_and_nothing_open_but_its_folder(
     assert!(others.is_empty(), "{others:?}");
 }
 
-/// While another process has the folder, as a recorder that hangs with its disk, the exporter traces, says so, and
-/// records once the folder is free. Who may only read the folder cannot lock it.
+/// While another process has the folder, as a recorder that hangs with its disk, the exporter traces, says
+/// so, and records once the folder is free. Who may only read the folder cannot lock it.
 #[test]
 #[ignore = "needs root and a kernel with BTF"]
 fn root_a_folder_that_another_recorder_has_is_waited_for() {
