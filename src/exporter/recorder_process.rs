@@ -35,8 +35,7 @@ pub fn run() -> anyhow::Result<()> {
     let lane = take_over_recorder().context("the prober has sent nothing that can be used")?;
     let assignment = lane.assignment().context("the prober does not say what to record")?;
     let mut recorded = Recorded::default();
-    let begun = open(&lane, &assignment, &mut recorded).and_then(|folder| begin(folder, &assignment));
-    let (mut writer, confined) = match begun {
+    let (mut writer, confined) = match begin(&lane, &assignment, &mut recorded) {
         Ok(begun) => begun,
         Err(error) => {
             // The prober says it.
@@ -84,10 +83,12 @@ pub fn run() -> anyhow::Result<()> {
     }
 }
 
-/// Gives up everything but the folder, and goes on with what is recorded there.
-fn begin(folder: Folder, assignment: &Assignment) -> anyhow::Result<(Writer, String)> {
+/// Opens the folder, gives up everything else, and goes on with what is recorded there.
+fn begin(lane: &Lane, assignment: &Assignment, recorded: &mut Recorded) -> anyhow::Result<(Writer, String)> {
+    let path = Path::new(OsStr::from_bytes(&assignment.folder));
     let (uid, gid) = assignment.user;
     let user = User { uid, gid };
+    let mut folder = Folder::create_for(path, uid, gid)?;
     privileges::keep_none(Some(user))?;
     let own = geteuid();
     if own.is_root() {
@@ -99,6 +100,7 @@ fn begin(folder: Folder, assignment: &Assignment) -> anyhow::Result<(Writer, Str
         let own = own.as_raw();
         format!("user {own} records, and may not write to it: `chown {own}` it, or take another folder")
     })?;
+    wait_for(&mut folder, lane, recorded)?;
     let rights = privileges::in_words();
     let landlock = landlock::allow_folder(&folder).context("cannot set up Landlock")?;
     seccomp::apply(seccomp::Process::Recorder).context("cannot filter system calls")?;
@@ -107,13 +109,11 @@ fn begin(folder: Folder, assignment: &Assignment) -> anyhow::Result<(Writer, Str
     Ok((Writer::begin(folder, assignment.limit)?, confined))
 }
 
-/// Waits for as long as another process has it: one of an exporter that has ended may hang with its disk.
-fn open(lane: &Lane, assignment: &Assignment, recorded: &mut Recorded) -> anyhow::Result<Folder> {
-    let path = Path::new(OsStr::from_bytes(&assignment.folder));
-    let (uid, gid) = assignment.user;
+/// For as long as another process has it: one of an exporter that has ended may hang with its disk.
+fn wait_for(folder: &mut Folder, lane: &Lane, recorded: &mut Recorded) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
-        match Folder::create_for(path, uid, gid) {
+        match folder.lock() {
             Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
                 if begun.elapsed() > LAST_WORDS {
                     recorded.error = Some(error.to_string());
@@ -123,7 +123,7 @@ fn open(lane: &Lane, assignment: &Assignment, recorded: &mut Recorded) -> anyhow
                     return Err(error.into());
                 }
             }
-            opened => return Ok(opened?),
+            locked => return Ok(locked?),
         }
     }
 }

@@ -103,14 +103,16 @@ impl AsFd for Folder {
 impl Folder {
     /// For a writer: made if need be, for its owner and group alone, and this process's until it ends.
     pub fn create(path: &Path) -> io::Result<Folder> {
-        let folder = match mkdir(path, MODE) {
+        let mut folder = match mkdir(path, MODE) {
             Ok(()) | Err(Errno::EXIST) => Folder::open(path)?,
             Err(errno) => return Err(errno.into()),
         };
-        folder.lock(None)
+        folder.lock()?;
+        Ok(folder)
     }
 
-    /// The same for a process that is to become this user: a folder that root makes is that user's.
+    /// The same for a process that is to become this user, and to lock it then: a folder that root makes is
+    /// that user's.
     pub fn create_for(path: &Path, uid: u32, gid: u32) -> io::Result<Folder> {
         let is_new = match mkdir(path, MODE) {
             Ok(()) => true,
@@ -120,22 +122,18 @@ impl Folder {
         // Of a link that has taken its place nobody becomes the owner of anything.
         let more = if is_new { OFlags::NOFOLLOW } else { OFlags::empty() };
         let folder = Folder::open_with(path, more)?;
-        let owner = geteuid().is_root().then(|| (Uid::from_raw(uid), Gid::from_raw(gid)));
-        if is_new && let Some((uid, gid)) = owner {
-            fchown(&folder.descriptor, Some(uid), Some(gid))?;
+        if is_new && geteuid().is_root() {
+            fchown(&folder.descriptor, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        folder.lock(owner)
+        Ok(folder)
     }
 
-    /// By a file that nobody else may open: whoever may read the folder could lock that, and keep others from
-    /// recording. `owner`: whose the file is to be.
-    fn lock(mut self, owner: Option<(Uid, Gid)>) -> io::Result<Folder> {
+    /// Makes it this process's, for as long as it lives: by a file that nobody else may open, because whoever
+    /// may read the folder could lock that, and keep others from recording.
+    pub fn lock(&mut self) -> io::Result<()> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let lock = loop {
             let lock = openat(&self.descriptor, LOCK, flags, Mode::RUSR | Mode::WUSR)?;
-            if let Some((uid, gid)) = owner {
-                fchown(&lock, Some(uid), Some(gid))?;
-            }
             flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
                 Errno::WOULDBLOCK => {
                     io::Error::new(io::ErrorKind::ResourceBusy, "another process records there")
@@ -148,7 +146,7 @@ impl Folder {
             }
         };
         self.lock = Some(lock);
-        Ok(self)
+        Ok(())
     }
 
     /// Its filesystem's device, as files are known by.

@@ -247,12 +247,18 @@ fn root_the_recorder_has_no_rights_and_a_filter_and_nothing_open_but_its_folder(
 fn root_a_folder_that_another_recorder_has_is_waited_for() {
     needs(&[TRACEFS]);
     let setting = Setting::new("no-such-comm", None);
-    drop(setting.start());
+    let first = setting.start();
+    first.signal("TERM");
+    first.ended();
     // A reader's lock is in nobody's way.
     let folder = std::fs::File::open(&setting.recording).unwrap();
     rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    drop(setting.start());
-    let lock = std::fs::OpenOptions::new().write(true).open(setting.recording.join("lock")).unwrap();
+    let second = setting.start();
+    second.signal("TERM");
+    second.ended();
+    let path = setting.recording.join("lock");
+    let lock = std::fs::File::create_new(&path).unwrap();
+    std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let [socket, recording] = [&setting.socket, &setting.recording].map(|path| path.to_str().unwrap());
     let exporter = Exporter::start(&["--comm", "no-such-comm", "--socket", socket, "--record", recording]);
