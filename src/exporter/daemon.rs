@@ -178,6 +178,10 @@ where
 
 /// Answers on a lane, on a thread of its own, until the process that asks ends.
 fn answer_on(lane: UnixStream, asker: Asker, stage: Arc<Stage>) -> std::io::Result<()> {
+    let name = match asker {
+        Asker::Web => "web-lane",
+        Asker::Recorder => "recorder-lane",
+    };
     let task = move || {
         let answers: Arc<dyn Answers> = stage.clone();
         if let Err(error) = link::serve(&lane, asker, &answers)
@@ -192,7 +196,7 @@ fn answer_on(lane: UnixStream, asker: Asker, stage: Arc<Stage>) -> std::io::Resu
     };
     // Not among the threads for work that may block: it waits for questions, for as long as the process
     // lives.
-    std::thread::Builder::new().name("lane".into()).spawn(task).map(drop)
+    std::thread::Builder::new().name(name.into()).spawn(task).map(drop)
 }
 
 struct Signals {

@@ -265,6 +265,11 @@ fn section_of(
         )],
         tables: vec![table],
         goals,
+        notes: vec![
+            "Of the process's resident memory, what is not its own are pages of the program's file, which all of the exporter's \
+             processes share."
+                .into(),
+        ],
         values: json!({
             "bytes": days.iter().map(|day| day.bytes).collect::<Vec<_>>(),
             "percent": days.iter().map(|day| day.percent).collect::<Vec<_>>(),
