@@ -14,7 +14,7 @@ HOST = $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_VARIABLE = $(shell echo $(HOST) | tr 'a-z-' 'A-Z_')
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: help deps build lint advisories test tracefs servers kernels soak bench alerts jvm-engines parquet pictures demo investigation dist packages packages-check \
+.PHONY: help deps build lint advisories test tracefs servers kernels soak bench alerts power-failure jvm-engines parquet pictures demo investigation dist packages packages-check \
   image image-check release-check install uninstall clean
 .DEFAULT_GOAL := help
 
@@ -114,6 +114,10 @@ endif
 alerts: deps tracefs ## each alert of examples/prometheus made to fire by a real situation, and silent in what looks like it
 	cargo build --locked --package fsynctop --package faultfs
 	$(SUDO) env BIN='$(abspath $(BUILT)/debug)' tools/alerts
+
+power-failure: deps ## how much of a recording a power failure costs: guests are killed with their hypervisor while they record
+	cargo build --locked --package fsynctop --package syncgen
+	$(SUDO) env BIN='$(abspath $(BUILT)/debug)' tools/power-failure
 
 # Not part of `test`: who changes neither their profiles nor how Java processes are found needs no JDK.
 jvm-engines: deps tracefs ## a real Kafka and a real ZooKeeper: each file has its role, and syncs are as they count them
