@@ -219,24 +219,18 @@ pub fn run(arguments: Exporter, engines: Arc<Engines>) -> anyhow::Result<ExitCod
 
 /// The hidden action: the process that serves, started by the one that traces.
 pub fn run_web() -> ExitCode {
-    match web_process::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            causes(error.chain()).lines().for_each(log::error);
-            ExitCode::from(FAILED)
-        }
-    }
+    logged(web_process::run())
 }
 
 /// The hidden action: the process that records, started by the one that traces.
 pub fn run_recorder() -> ExitCode {
-    match recorder_process::run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            causes(error.chain()).lines().for_each(log::error);
-            ExitCode::from(FAILED)
-        }
-    }
+    logged(recorder_process::run())
+}
+
+fn logged(outcome: anyhow::Result<()>) -> ExitCode {
+    let Err(error) = outcome else { return ExitCode::SUCCESS };
+    causes(error.chain()).lines().for_each(log::error);
+    ExitCode::from(FAILED)
 }
 
 fn recording_options(arguments: &Exporter) -> Option<RecordingOptions> {

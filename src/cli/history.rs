@@ -28,6 +28,7 @@ use crate::text::escape_sentence;
 
 /// Servers that are named where none of those that were asked for is there.
 const MOST_NAMED: usize = 20;
+const TOO_LATE: &str = "it takes longer than 10 s. Does its disk hang? `--replay` waits for it";
 /// How long reading the exporter's recording may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -170,9 +171,7 @@ fn with_recording(remembered: recording::History, wanted: Duration) -> recording
     // For a disk that hangs this thread waits in vain; a read is ended by the end of the process.
     let started = std::thread::Builder::new().name("recording".into()).spawn(task);
     let read = match started {
-        Ok(_) => {
-            outcome.recv_timeout(READ_TIMEOUT).unwrap_or_else(|_| Err("its disk does not answer".into()))
-        }
+        Ok(_) => outcome.recv_timeout(READ_TIMEOUT).unwrap_or_else(|_| Err(TOO_LATE.into())),
         Err(error) => Err(error.to_string()),
     };
     match read {

@@ -1,5 +1,5 @@
-//! The events of a recording: those that would have been told while it was made. Judged anew, by the
-//! thresholds of now, from one interval to the next.
+//! The events of a recording, judged anew by the thresholds of now, from one interval to the next. What a
+//! recording cannot tell, such as when a file was closed, is in docs/recordings.md.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};

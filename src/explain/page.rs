@@ -47,7 +47,7 @@ pub fn page(explanation: &Explanation, style: &Style, equations: bool) -> String
     let mut parts: Vec<String> = Vec::new();
     parts.extend((!head.is_empty()).then(|| format!("{head}\n{}", rule(style))));
     parts.extend(failures(explanation, &options).into_iter().chain(first));
-    parts.extend(waits(explanation, style));
+    parts.extend(head::incidents(explanation, style).unwrap_or_else(|| waits(explanation, style)));
     parts.extend(slower_than_they_may_be(explanation, &options));
     parts.extend(throughput);
     parts.extend(written(explanation, &options));
@@ -124,10 +124,6 @@ fn not_in_a_sync(explanation: &Explanation, window: &str) -> String {
 
 /// What the syncs waited for: a summary, a table for each kind, a line for each journal.
 fn waits(explanation: &Explanation, style: &Style) -> Vec<String> {
-    if let Some(incidents) = &explanation.incidents {
-        let lines: Vec<String> = incidents.iter().flat_map(|line| style.wrap(line, 2)).collect();
-        return if lines.is_empty() { lines } else { vec![lines.join("\n")] };
-    }
     let waits = &explanation.waits;
     let total = waits.total();
     let window = text::interval(waits.window);

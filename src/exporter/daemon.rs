@@ -19,7 +19,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 use super::collect::Collector;
 use super::confine::{User, seccomp};
 use super::failures_file::FailuresFile;
-use super::link::{self, Answers, Asker, RecorderProcess, Sockets, WebProcess};
+use super::link::{self, Answers, Asker, Sockets, Subprocess};
 use super::recording::Recording;
 use super::stage::Stage;
 use super::status::AtStart;
@@ -115,13 +115,13 @@ where
 
     let sockets =
         Sockets { listeners, verdict_listeners, history: options.history, verdicts: options.verdict_socket };
-    let (web, lanes) = WebProcess::start(sockets, files.is_some(), options.user)
+    let (web, lanes) = Subprocess::web(sockets, files.is_some(), options.user)
         .context("cannot start the process that serves")?;
-    let recorder = options.recording.as_ref().map(|_| RecorderProcess::start()).transpose();
+    let recorder = options.recording.as_ref().map(|_| Subprocess::recorder()).transpose();
     let (recorder, recorder_lane) = recorder.context("cannot start the process that records")?.unzip();
     let started = Instant::now();
     let (attached, outcome) = oneshot::channel();
-    let others = Others { web: web.pid(), recorder: recorder.as_ref().map(RecorderProcess::pid) };
+    let others = Others { web: web.pid(), recorder: recorder.as_ref().map(Subprocess::pid) };
     let task = move || {
         let _ = attached.send(attach(others));
     };
@@ -217,7 +217,7 @@ impl Signals {
 
 struct Life<'a> {
     stage: &'a Arc<Stage>,
-    web: WebProcess,
+    web: Subprocess,
     recorder: Option<Recorder>,
     /// When the web process was.
     started: Instant,
@@ -345,7 +345,7 @@ impl Life<'_> {
 
 /// The process that records, and what was logged of it.
 struct Recorder {
-    process: RecorderProcess,
+    process: Subprocess,
     recording: Arc<Recording>,
     is_introduced: bool,
     is_warned: bool,

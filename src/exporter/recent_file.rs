@@ -63,7 +63,7 @@ impl RecentFile {
         let mut left = Vec::new();
         for (at, file) in files.iter_mut().enumerate() {
             match read(file, &boot) {
-                // Where it is not: somebody has moved it.
+                // Each number belongs to one of the files.
                 Ok(Some((begun, bytes))) if begun % 3 == at as u64 => left.push((begun, bytes)),
                 _ => {}
             }
@@ -119,7 +119,7 @@ impl RecentFile {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        // Of the greatest number the next one is of another file, and so the oldest.
+        // A file may claim the greatest number: then counting begins anew.
         self.begun = self.begun.checked_add(1).unwrap_or_default();
         self.clear(self.begun)?;
         let file = &mut self.files[(self.begun % 3) as usize];

@@ -225,7 +225,9 @@ impl Recording {
                 true => format!("{folder} has not been opened"),
                 false => format!("nothing has been recorded into {folder}"),
             };
-            return Err(format!("{what} since {since}: its disk does not answer"));
+            return Err(format!(
+                "{what} since {since}: the process that records does not answer; does its disk hang?"
+            ));
         }
         match state.said.confined.is_empty() {
             true => Ok(format!("{folder} is being opened")),

@@ -14,5 +14,5 @@ mod words;
 
 pub use answers::{Answers, serve};
 pub use lane::{Lane, LinkError};
-pub use spawn::{Given, RecorderProcess, Sockets, WebProcess, take_over, take_over_recorder};
+pub use spawn::{Given, Sockets, Subprocess, take_over, take_over_recorder};
 pub use words::{Asker, Assignment, Life, Next, Question, Recorded, Report};

@@ -72,19 +72,19 @@ pub struct Given {
     pub of_history: Vec<Lane>,
 }
 
-/// The web process, seen by the prober. It ends by itself when the lanes do.
+/// A process of the exporter's, seen by the prober. It ends by itself when its lanes do.
 #[derive(Debug)]
-pub struct WebProcess(Child);
+pub struct Subprocess(Child);
 
-impl WebProcess {
-    /// Starts it. Where this process is root's it becomes this user itself, which leaves no moment in which
-    /// another process of that user could trace it. The lanes are to be answered on. This process has none of
-    /// the sockets any more.
-    pub fn start(
+impl Subprocess {
+    /// Starts the web process. Where this one is root's, the other becomes this user itself: in no moment
+    /// could another process of that user trace it. The lanes are to be answered on. This process has none
+    /// of the sockets any more.
+    pub fn web(
         sockets: Sockets,
         is_configured: bool,
         user: User,
-    ) -> io::Result<(WebProcess, Vec<UnixStream>)> {
+    ) -> io::Result<(Subprocess, Vec<UnixStream>)> {
         let Sockets { listeners, verdict_listeners, history, verdicts } = sockets;
         if listeners.len().max(verdict_listeners.len()) > MAX_LISTENERS {
             let text = format!("more than {MAX_LISTENERS} addresses to listen on");
@@ -108,28 +108,13 @@ impl WebProcess {
         all.extend(history.iter().chain(&verdicts).map(AsFd::as_fd));
         all.extend(their_lanes.iter().map(AsFd::as_fd));
         send(&own, &serde_json::to_vec(&message)?, &all)?;
-        Ok((WebProcess(child), lanes))
+        Ok((Subprocess(child), lanes))
     }
 
-    pub fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    /// How it has ended, if it has.
-    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
-    }
-}
-
-/// The process that records, seen by the prober. It ends by itself when its lane does.
-#[derive(Debug)]
-pub struct RecorderProcess(Child);
-
-impl RecorderProcess {
-    /// Starts it. The lane is to be answered on.
-    pub fn start() -> io::Result<(RecorderProcess, UnixStream)> {
+    /// Starts the recorder. The lane is to be answered on.
+    pub fn recorder() -> io::Result<(Subprocess, UnixStream)> {
         let (own, theirs) = UnixStream::pair()?;
-        Ok((RecorderProcess(spawn(RECORDER_ACTION, theirs)?), own))
+        Ok((Subprocess(spawn(RECORDER_ACTION, theirs)?), own))
     }
 
     pub fn pid(&self) -> u32 {
