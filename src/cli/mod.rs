@@ -20,6 +20,7 @@ pub mod one_server;
 pub mod options;
 mod output;
 mod output_file;
+mod own_counters;
 mod plain;
 mod progress;
 mod record;

@@ -11,9 +11,11 @@ use anyhow::Context;
 use clap::Args;
 
 use super::command::{Traced, passed_on};
+use super::connection::ConnectionArgs;
 use super::exit::{Exit, FAILED};
-use super::options::{LongRunArgs, NameArgs, TraceArgs, duration, size, typed};
+use super::options::{LongRunArgs, NameArgs, TraceArgs, Writes, duration, size, typed};
 use super::output::print;
+use super::own_counters::{self, Asking};
 use super::progress::{self, Going};
 use super::session::{self, Session};
 use super::shell;
@@ -23,6 +25,7 @@ use crate::live::{self, Live, Stream};
 use crate::recording::beside_a_log;
 use crate::recording::recorder::Recorder;
 use crate::recording::writer::{LEAST_LIMIT, LIMIT, Writer};
+use crate::server::asking::Scope;
 use crate::text::{bytes, counted, interval, rfc3339};
 
 /// How long a wait for the next interval lasts at most: then the command and Ctrl-C are looked at.
@@ -49,6 +52,12 @@ pub struct Record {
     /// How long an interval is
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(live::Options::default().interval))]
     pub interval: Duration,
+    /// Also record what the server counts itself, over a connection
+    ///
+    /// Of one server: `fsynctop verify --replay` compares it with what was traced. Its settings are recorded
+    /// as well.
+    #[arg(long)]
+    pub counters: bool,
     #[command(flatten)]
     pub names: NameArgs,
     /// Trace this command and all that it starts, and record until it ends
@@ -56,6 +65,8 @@ pub struct Record {
     /// With --pid, --comm, --cgroup or --all, those are traced for as long as it runs.
     #[arg(index = 2, last = true, help_heading = None, value_name = "COMMAND", conflicts_with = "duration")]
     pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
     #[command(flatten)]
     pub trace: TraceArgs,
     #[command(flatten)]
@@ -78,8 +89,18 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         command => Some(Traced::start(command)?),
     };
     let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
+    let counters_rules = rules.clone();
     let session = Session::with(&arguments.trace, rules, selection.clone())?;
     session::require_root()?;
+    let mut counters = match arguments.counters {
+        true => Some(own_counters::begin(
+            &arguments.trace,
+            &arguments.connection,
+            &counters_rules,
+            scope(arguments),
+        )?),
+        false => None,
+    };
     let folder = arguments.output_directory.clone().unwrap_or_else(|| named_after(SystemTime::now()));
     let writer = Writer::open(&folder, arguments.limit)
         .with_context(|| format!("cannot record into {}", folder.display()))?;
@@ -105,6 +126,8 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
             names => names,
         },
     };
+    // What is read before tracing begins and after it bounds what is counted in the first interval.
+    counters.iter_mut().for_each(Asking::ask_and_wait);
     if let Some(command) = &mut command {
         command.go()?;
     }
@@ -116,9 +139,14 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         progress: Going::begin(&format!("Recording {whom} to {}", folder.display())),
         error: None,
         device,
+        counters,
+        unanswered: None,
     };
     let status = recording.until(&stop, &live, arguments.duration, command.as_mut());
+    recording.ask();
     let stopped = live.stop();
+    recording.ask();
+    recording.ask();
     // However the tracing ended, what there is of it is recorded.
     recording.take_all();
     recording.end(&folder)?;
@@ -129,6 +157,10 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         (None, Some(_)) => stop.status(),
         (None, None) => 0,
     }))
+}
+
+fn scope(arguments: &Record) -> Scope {
+    if arguments.trace.writes == Writes::All { Scope::Writes } else { Scope::Syncs }
 }
 
 /// "fsynctop-2026-11-29T144600Z"
@@ -147,6 +179,9 @@ struct Recording {
     error: Option<String>,
     /// Of the recording's filesystem, until it was warned of.
     device: Option<u32>,
+    counters: Option<Asking>,
+    /// What was said of these last.
+    unanswered: Option<String>,
 }
 
 impl Recording {
@@ -161,6 +196,7 @@ impl Recording {
         loop {
             if let Some(published) = self.stream.next(SLICE) {
                 self.take(&published.interval);
+                self.counters.iter_mut().for_each(Asking::ask);
             }
             if let live::State::Failed { why } = live.state() {
                 anyhow::bail!("{why}");
@@ -192,7 +228,10 @@ impl Recording {
         // What was counted while the probes were being attached has no time of its own.
         if !interval.span.duration.is_zero() {
             self.syncs += interval.total().count;
-            self.recorder.push(interval);
+            match &mut self.counters {
+                Some(counters) => self.recorder.push(&counters.beside(interval)),
+                None => self.recorder.push(interval),
+            }
             if let Some(why) = self.device.and_then(|device| beside_a_log(interval, device)) {
                 self.device = None;
                 self.progress.say(&format!("fsynctop: {why}"));
@@ -206,7 +245,19 @@ impl Recording {
         }
     }
 
+    /// What the server counts at an end: a server that hangs is waited for no longer than for one answer.
+    fn ask(&mut self) {
+        self.counters.iter_mut().filter(|counters| counters.error().is_none()).for_each(Asking::ask_and_wait);
+    }
+
     fn tell(&mut self) {
+        let unanswered = self.counters.as_ref().and_then(Asking::error);
+        if unanswered != self.unanswered.as_ref() {
+            self.unanswered = unanswered.cloned();
+            if let Some(error) = &self.unanswered {
+                self.progress.say(&format!("fsynctop: the server's own counters are not recorded: {error}"));
+            }
+        }
         let status = self.recorder.status();
         if status.error != self.error {
             if let Some(error) = &status.error {

@@ -161,7 +161,7 @@ fn written(explanation: &Explanation) -> Written {
     Written {
         writes: m.all_write_roles().map(row).collect(),
         bytes_per_transaction: explanation.bytes_per_transaction(),
-        devices: m.devices.iter().map(device).collect(),
+        devices: m.devices.iter().map(|row| device(row, m)).collect(),
         unsynced: unsynced_roles(m),
     }
 }

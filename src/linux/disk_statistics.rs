@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::DiskBytes;
+
 /// The unit of the kernel's figures, whatever a device's own sectors are.
 const SECTOR: u64 = 512;
 
-/// Bytes written to each block device since it is there, by its number as superblocks have it; without those
-/// that nothing was written to. Empty where it cannot be read.
-pub(crate) fn written() -> BTreeMap<u32, u64> {
-    let all = procfs::diskstats().unwrap_or_default();
-    let written = all.into_iter().filter(|device| device.sectors_written > 0);
-    written
-        .filter_map(|device| Some((number(device.major, device.minor)?, device.sectors_written * SECTOR)))
-        .collect()
+/// What each block device has read and written since it is there, by its number as superblocks have it,
+/// without those that did neither. Empty where it cannot be read.
+pub(crate) fn bytes() -> BTreeMap<u32, DiskBytes> {
+    let bytes = |disk: procfs::DiskStat| {
+        let bytes = DiskBytes { read: disk.sectors_read * SECTOR, written: disk.sectors_written * SECTOR };
+        let is_used = bytes != DiskBytes::default();
+        is_used.then_some((number(disk.major, disk.minor)?, bytes))
+    };
+    procfs::diskstats().unwrap_or_default().into_iter().filter_map(bytes).collect()
 }
 
 /// MKDEV in include/linux/kdev_t.h.
@@ -30,11 +33,11 @@ mod tests {
         let mut file = tempfile::tempfile_in("/var/tmp").unwrap();
         let device = file.metadata().unwrap().dev();
         let number = number(rustix::fs::major(device) as i32, rustix::fs::minor(device) as i32).unwrap();
-        let before = written();
+        let before = bytes();
         // Where that is no device of its own (btrfs, an overlay), there is nothing to hold it against.
         let Some(before) = before.get(&number) else { return };
         std::io::Write::write_all(&mut file, &[1; 1 << 20]).unwrap();
         file.sync_all().unwrap();
-        assert!(written()[&number] >= before + (1 << 20));
+        assert!(bytes()[&number].written >= before.written + (1 << 20));
     }
 }

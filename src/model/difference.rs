@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::interval::{Interval, Rest, Span, roles_of};
 use super::{
-    DeviceRow, FileRow, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Row, Server, ServerId, Snapshot,
-    Stats, Table, Target, ThreadRow, Unsynced,
+    DeviceRow, DiskBytes, FileRow, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Row, Server, ServerId,
+    ServerIo, Snapshot, Stats, Table, Target, ThreadRow, Unsynced,
 };
 
 impl Interval {
@@ -87,6 +87,8 @@ impl Interval {
             whole_disks: later.whole_disks.clone(),
             unwatched: unwatched_between(&earlier.unwatched, &later.unwatched),
             devices,
+            io: io_between(&earlier.io, &later.io),
+            counters: Table::default(),
             unsynced: Unsynced {
                 dropped: later.unsynced.dropped.saturating_sub(earlier.unsynced.dropped),
                 ..later.unsynced.since(earlier.taken)
@@ -181,14 +183,28 @@ fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> 
     new.filter(|(_, n)| *n > 0).collect()
 }
 
-/// The devices that are among `rows`, as far as the kernel tells what was written to them.
+/// Of servers that were there at both times. A server whose figures could not be read at one of them has none.
+fn io_between(earlier: &[ServerIo], later: &[ServerIo]) -> Table<ServerIo> {
+    let since = |later: &ServerIo| {
+        let before = earlier.iter().find(|row| row.server == later.server)?;
+        Some(ServerIo {
+            server: later.server,
+            read_bytes: later.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: later.written_bytes.saturating_sub(before.written_bytes),
+            cancelled_bytes: later.cancelled_bytes.saturating_sub(before.cancelled_bytes),
+        })
+    };
+    later.iter().filter_map(since).collect()
+}
+
+/// The devices that are among `rows`, as far as the kernel tells what they did.
 fn devices_between<'a>(
-    earlier: &BTreeMap<u32, u64>,
-    later: &BTreeMap<u32, u64>,
+    earlier: &BTreeMap<u32, DiskBytes>,
+    later: &BTreeMap<u32, DiskBytes>,
     rows: impl Iterator<Item = &'a FileRow>,
 ) -> Table<DeviceRow> {
     let mut devices: BTreeMap<u32, DeviceRow> = BTreeMap::new();
-    for row in rows.filter(|row| row.op.writes()) {
+    for row in rows {
         let Some(number) = row.device_number() else { continue };
         let (Some(before), Some(after), Some(name)) =
             (earlier.get(&number), later.get(&number), &row.info.device)
@@ -199,10 +215,13 @@ fn devices_between<'a>(
             number,
             name: name.clone(),
             mount: row.info.mount.clone(),
-            written_bytes: after.saturating_sub(*before),
+            written_bytes: after.written.saturating_sub(before.written),
+            read_bytes: after.read.saturating_sub(before.read),
             submitted_bytes: 0,
         });
-        device.submitted_bytes += row.stats.bytes;
+        if row.op.writes() {
+            device.submitted_bytes += row.stats.bytes;
+        }
     }
     devices.into_values().collect()
 }
@@ -397,12 +416,28 @@ mod tests {
         };
         let rows = [written(1, Op::Write, 4_096), written(2, Op::DsyncWrite, 512), written(3, Op::Fsync, 0)];
         let number = rows[0].device_number().unwrap();
-        let [before, after] = [10_000, 25_000].map(|bytes| BTreeMap::from([(number, bytes), (7, bytes)]));
+        let [before, after] = [10_000, 25_000].map(|written| {
+            let bytes = DiskBytes { read: written / 10, written };
+            BTreeMap::from([(number, bytes), (7, bytes)])
+        });
         let devices = devices_between(&before, &after, rows.iter());
         assert_eq!(devices.len(), 1, "{devices:?}");
-        assert_eq!((devices[0].written_bytes, devices[0].submitted_bytes), (15_000, 4_608));
+        let row = &devices[0];
+        assert_eq!((row.written_bytes, row.read_bytes, row.submitted_bytes), (15_000, 1_500, 4_608));
         assert_eq!(devices_between(&BTreeMap::new(), &after, rows.iter()), [], "since when is not known");
-        assert_eq!(devices_between(&before, &after, rows[2..].iter()), [], "nothing was written");
+        let unwritten = devices_between(&before, &after, rows[2..].iter());
+        assert_eq!((unwritten[0].written_bytes, unwritten[0].submitted_bytes), (15_000, 0), "only synced");
+    }
+
+    #[test]
+    fn what_a_server_moved_is_known_of_a_time_at_whose_ends_it_was_read() {
+        use crate::model::fixture::{MARIADB, MYSQL};
+        let io =
+            |server, n| ServerIo { server, read_bytes: n, written_bytes: 10 * n, cancelled_bytes: n / 2 };
+        let earlier = [io(MYSQL, 4)];
+        assert_eq!(io_between(&earlier, &[io(MYSQL, 10), io(MARIADB, 99)]), [io(MYSQL, 6)]);
+        assert_eq!(io_between(&earlier, &[]), []);
+        assert_eq!(io_between(&earlier, &[io(MYSQL, 2)]), [io(MYSQL, 0)]);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{
-    DeviceRow, FileRow, InFlight, Lost, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats,
-    Table, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
+    DeviceRow, FileRow, InFlight, Lost, NeighbourRow, Op, OwnCounters, Role, RoleRow, Server, ServerId,
+    ServerIo, Setup, Stats, Table, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
 };
 
 /// When an interval was.
@@ -66,8 +66,12 @@ pub struct Interval {
     pub whole_disks: WholeDisks,
     /// [`Lost::unwatched`] by server, as far as the server is known.
     pub unwatched: Table<(ServerId, u64)>,
-    /// The devices to which servers wrote files, where all writes are watched.
+    /// The devices that the files are on.
     pub devices: Table<DeviceRow>,
+    /// What servers moved to and from storage, as far as the kernel told.
+    pub io: Table<ServerIo>,
+    /// What servers counted themselves, where they were asked (`fsynctop record --counters`).
+    pub counters: Table<OwnCounters>,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Table<UnsyncedRow>>,
 }
@@ -113,6 +117,8 @@ impl Interval {
             whole_disks: WholeDisks::default(),
             unwatched: Table::default(),
             devices: Table::default(),
+            io: Table::default(),
+            counters: Table::default(),
             unsynced: Unsynced::default(),
         }
     }
@@ -147,6 +153,8 @@ impl Interval {
         self.whole_disks = later.whole_disks;
         self.unwatched.append(later.unwatched);
         self.devices.append(later.devices);
+        self.io.append(later.io);
+        self.counters.append(later.counters);
         self.unsynced.append(later.unsynced);
     }
 
@@ -171,6 +179,11 @@ impl Interval {
             logs.entry(row.role).or_default().merge(&row.stats);
         }
         logs
+    }
+
+    pub(crate) fn io_of(&self, server: ServerId) -> Option<&ServerIo> {
+        let at = self.io.binary_search_by_key(&server, |row| row.server);
+        at.ok().map(|at| &self.io[at])
     }
 
     /// Of this server.
@@ -217,6 +230,8 @@ impl Interval {
         self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
+        self.io.retain(|row| wanted(row.server));
+        self.counters.retain(|row| wanted(row.server));
         // Those of files that are not kept apart may be of any server.
         let wanted = |server| wanted(server) || server == ServerId::NONE;
         self.unsynced.rows.retain(|row| wanted(row.server));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::fixture::{MARIADB, MYSQL, in_flight, quiet, row, server, stats};
-use crate::model::{Backlog, FileId, Row, Snapshot, Target};
+use crate::model::{Backlog, FileId, OwnReading, Row, Snapshot, Target, Texts};
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
@@ -62,6 +62,22 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_io()(server in any_server(), read_bytes in 0..9u64, written_bytes in 0..9u64) -> ServerIo {
+        ServerIo { server, read_bytes, written_bytes, cancelled_bytes: written_bytes / 2 }
+    }
+}
+
+prop_compose! {
+    fn any_counters()(server in any_server(), second in 0..9u64, number in 1..6usize, is_set in any::<bool>()) -> OwnCounters {
+        let began = Duration::from_secs(second);
+        let counters = [("binlog_commits".to_owned(), second.to_string())].into();
+        let settings = if is_set { [("sync_binlog".to_owned(), second.to_string())].into() } else { Texts::new() };
+        let readings = vec![Arc::new(OwnReading { began, ended: began, counters }); number];
+        OwnCounters { server, readings, settings: Arc::new(settings) }
+    }
+}
+
+prop_compose! {
     fn any_unsynced_of_time()(
         rows in many(any_unsynced()),
         together in prop::collection::btree_map((any_server(), Just(Role::Redo)), 0..300u64, 0..3),
@@ -83,6 +99,8 @@ prop_compose! {
         hangs in prop::collection::vec((any_role(), 1..99u64), 0..3),
         unwatched in many((any_server(), 0..9u64)),
         written in 0..9u64,
+        io in many(any_io()),
+        counters in many(any_counters()),
         unsynced in any_unsynced_of_time(),
     ) -> Interval {
         let (rows, stats) = rest;
@@ -92,6 +110,7 @@ prop_compose! {
             name: "/dev/vda".into(),
             mount: None,
             written_bytes: written,
+            read_bytes: written / 2,
             submitted_bytes: written,
         };
         Interval {
@@ -107,6 +126,8 @@ prop_compose! {
             in_flight: hangs.iter().map(|&(role, age)| in_flight(role, "/d/f", Duration::from_secs(age))).collect(),
             unwatched,
             devices: vec![device].into(),
+            io,
+            counters,
             unsynced,
             ..quiet()
         }

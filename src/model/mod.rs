@@ -2,6 +2,7 @@
 //! them ([`Interval`]). Both are immutable plain data.
 
 mod completion;
+mod counters;
 mod difference;
 mod disks;
 pub(crate) mod durability;
@@ -33,6 +34,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub use completion::Completions;
+pub use counters::{OwnCounters, OwnReading, Texts};
 pub use disks::WholeDisks;
 pub use engine::{Datadir, Engine, Processes, Threshold, Words};
 pub use errors::Errors;
@@ -50,7 +52,9 @@ pub use owner::{Owner, Proof};
 pub use role::Role;
 pub(crate) use role::{Consequence, Numbering};
 pub(crate) use rows::OTHER_NEIGHBOURS;
-pub use rows::{DeviceRow, FileInfo, FileRow, InFlight, LogEntry, NeighbourRow, RoleRow, ThreadRow};
+pub use rows::{
+    DeviceRow, DiskBytes, FileInfo, FileRow, InFlight, LogEntry, NeighbourRow, RoleRow, ServerIo, ThreadRow,
+};
 pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
 pub use storage::{Durability, StorageStack};
@@ -175,9 +179,10 @@ pub struct Snapshot {
     /// request, or whose file it was. Of all processes of those who have a share of that room with the
     /// server.
     pub refused: Vec<(ServerId, u64)>,
-    /// Where all writes are watched, what was written to each device of the host, by whomever, in bytes since
-    /// long before.
-    pub disks: BTreeMap<u32, u64>,
+    /// What each device of the host has read and written, for whomever, since long before.
+    pub disks: BTreeMap<u32, DiskBytes>,
+    /// What servers moved to and from storage since they were started, as far as that could be read in time.
+    pub io: Vec<ServerIo>,
     pub whole_disks: WholeDisks,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Vec<UnsyncedFile>, Vec<Peak>>,
@@ -203,6 +208,7 @@ impl Snapshot {
             unwatched: Vec::new(),
             refused: Vec::new(),
             disks: BTreeMap::new(),
+            io: Vec::new(),
             whole_disks: WholeDisks::default(),
             unsynced: Unsynced::default(),
         }

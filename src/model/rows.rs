@@ -147,8 +147,32 @@ pub struct DeviceRow {
     pub mount: Option<Arc<Path>>,
     /// To the device, whoever it was.
     pub written_bytes: u64,
-    /// By traced servers, to files on it. Much of it is still in memory, and may never be written.
+    /// From the device, whoever it was.
+    pub read_bytes: u64,
+    /// By traced servers, to files on it, where all writes are watched. Much of it is still in memory, and
+    /// may never be written.
     pub submitted_bytes: u64,
+}
+
+/// Bytes that a block device has read and written since it is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskBytes {
+    pub read: u64,
+    pub written: u64,
+}
+
+/// What the processes of a server moved to and from storage, as the kernel accounts for it in /proc/PID/io
+/// (Documentation/filesystems/proc.rst in its tree): all they write, the doublewrite buffer's copy included,
+/// without any of it being watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIo {
+    pub server: ServerId,
+    /// Bytes that had to be read from storage.
+    pub read_bytes: u64,
+    /// Bytes of pages that were made dirty, or written past the page cache.
+    pub written_bytes: u64,
+    /// Of these, what was truncated before it was written.
+    pub cancelled_bytes: u64,
 }
 
 /// The name for commands that are not kept apart.
@@ -248,7 +272,22 @@ impl Row for DeviceRow {
 
     fn add(&mut self, other: Self) {
         self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
         self.submitted_bytes = self.submitted_bytes.saturating_add(other.submitted_bytes);
+    }
+}
+
+impl Row for ServerIo {
+    type Key = ServerId;
+
+    fn key(&self) -> ServerId {
+        self.server
+    }
+
+    fn add(&mut self, other: Self) {
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.written_bytes = self.written_bytes.saturating_add(other.written_bytes);
+        self.cancelled_bytes = self.cancelled_bytes.saturating_add(other.cancelled_bytes);
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
     let owner = |row: &FileRow| owners.owner(row.server);
     let written = most_important(&all_writes, MOST_WRITES, |row| &row.stats, owner);
     let mut devices = Vec::from_iter(interval.devices.iter().cloned());
-    devices.sort_by_key(|row| Reverse(row.submitted_bytes));
+    devices.sort_by_key(|row| Reverse((row.submitted_bytes, row.written_bytes)));
     devices.truncate(MOST_DEVICES);
     // Of logs alone: for what else is kept, the sum of the files' own is good enough.
     let together = interval.unsynced.together.iter();
@@ -109,6 +109,8 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         whole_disks: WholeDisks::default(),
         unwatched: interval.unwatched.iter().filter(|(id, _)| is_kept(*id)).copied().collect(),
         devices: devices.into(),
+        counters: interval.counters.iter().filter(|row| is_kept(row.server)).cloned().collect(),
+        io: interval.io.iter().filter(|row| is_kept(row.server)).copied().collect(),
         unsynced,
         servers,
     }

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod any;
+mod counters;
 pub(crate) mod deadline;
 pub(crate) mod folder;
 #[cfg(test)]

@@ -10,13 +10,14 @@ use std::time::Duration;
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
+use super::counters;
 use super::frame::ns;
 use super::names::{Names, Numbers};
 use super::wire;
 use crate::model::histogram::{self, BUCKETS, Histogram};
 use crate::model::{
     Amount, Backlog, Completions, DeviceRow, FileRow, InFlight, Interval, Lost, Max, NeighbourRow, Op, Rest,
-    Role, RoleRow, ServerId, Setup, Span, Stats, Table, Unsynced, UnsyncedRow, WholeDisks,
+    Role, RoleRow, ServerId, ServerIo, Setup, Span, Stats, Table, Unsynced, UnsyncedRow, WholeDisks,
 };
 
 /// What a segment begins with: the words for its numbers. JSON.
@@ -160,6 +161,15 @@ pub(super) fn pack(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
         unsynced: interval.unsynced.rows.iter().map(|row| unsynced(row, numbers)).collect(),
         unsynced_together: interval.unsynced.together.iter().map(|row| together(row, numbers)).collect(),
         unsynced_dropped: interval.unsynced.dropped,
+        io: (interval.io.iter())
+            .map(|row| wire::ServerIo {
+                server: numbers.server(row.server),
+                read_bytes: row.read_bytes,
+                written_bytes: row.written_bytes,
+                cancelled_bytes: row.cancelled_bytes,
+            })
+            .collect(),
+        counters: interval.counters.iter().map(|row| counters::pack(row, numbers)).collect(),
     };
     packed.encode_to_vec()
 }
@@ -232,6 +242,15 @@ pub(super) fn unpack(
         whole_disks: WholeDisks::default(),
         unwatched: (packed.unwatched.iter()).map(|row| (names.server_id(row.server), row.count)).collect(),
         devices: packed.devices.into_iter().map(DeviceRow::from).collect(),
+        io: (packed.io.iter())
+            .map(|row| ServerIo {
+                server: names.server_id(row.server),
+                read_bytes: row.read_bytes,
+                written_bytes: row.written_bytes,
+                cancelled_bytes: row.cancelled_bytes,
+            })
+            .collect(),
+        counters: table(packed.counters.into_iter().map(|row| counters::unpack(row, names)))?,
         unsynced: Unsynced {
             rows: packed.unsynced.into_iter().map(unsynced).collect(),
             together,
@@ -357,6 +376,7 @@ impl From<&DeviceRow> for wire::DeviceRow {
             mount: row.mount.as_deref().map(bytes),
             written_bytes: row.written_bytes,
             submitted_bytes: row.submitted_bytes,
+            read_bytes: row.read_bytes,
         }
     }
 }
@@ -369,6 +389,7 @@ impl From<wire::DeviceRow> for DeviceRow {
             mount: row.mount.map(|mount| path(mount).into()),
             written_bytes: row.written_bytes,
             submitted_bytes: row.submitted_bytes,
+            read_bytes: row.read_bytes,
         }
     }
 }

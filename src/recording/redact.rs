@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::model::{
-    DeviceRow, Engine, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS, Owner,
-    Server, Setup, StorageStack, Table, Unsynced, UnsyncedRow,
+    DeviceRow, Engine, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS,
+    OwnCounters, OwnReading, Owner, Server, Setup, StorageStack, Table, Unsynced, UnsyncedRow,
 };
 
 /// Endings of files' names that are kept, as they say what kind of file it is.
@@ -16,6 +16,18 @@ const ENDINGS: [&str; 16] = [
     "aof", "bin", "db", "dblwr", "frm", "ib", "ibd", "ibt", "ibu", "index", "info", "log", "rdb", "snap",
     "sst", "wal",
 ];
+
+/// Settings whose values name a host, a place or a port, whatever they look like.
+const NAMING_SETTINGS: [&str; 5] =
+    ["data_directory", "datadir", "listen_addresses", "port", "synchronous_standby_names"];
+/// Words such as ON, fsync and REPEATABLE-READ.
+const MAX_WORD: usize = 24;
+
+/// A number, or a word without what names, times and paths are made of.
+fn says_nothing_of_whose(value: &str) -> bool {
+    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
+    value.parse::<f64>().is_ok() || value.len() <= MAX_WORD && is_word(value)
+}
 
 pub(crate) struct Redactor {
     /// Engines that everybody knows: profiles of a user's own have names and words of that user's own.
@@ -50,6 +62,8 @@ impl Redactor {
             whole_disks: _,
             unwatched,
             devices,
+            io,
+            counters,
             unsynced: Unsynced { rows, together, dropped },
         } = m;
         let known: Vec<Arc<Server>> = servers.iter().cloned().collect();
@@ -76,6 +90,8 @@ impl Redactor {
             neighbours: neighbours.into_iter().map(|row| self.neighbour(row)).collect(),
             whole_disks: Default::default(),
             unwatched,
+            io,
+            counters: counters.into_iter().map(|row| self.counters(row)).collect(),
             devices: devices.into_iter().map(|row| self.device_row(row)).collect(),
             unsynced: Unsynced {
                 rows: rows.into_iter().map(|row| UnsyncedRow { info: self.file(&row.info), ..row }).collect(),
@@ -104,6 +120,32 @@ impl Redactor {
             redacted.set_extension(ending);
         }
         redacted
+    }
+
+    fn counters(&mut self, row: OwnCounters) -> OwnCounters {
+        let OwnCounters { server, readings, settings } = row;
+        let mut reading = |reading: &Arc<OwnReading>| {
+            let counters = reading.counters.iter().map(|(name, value)| {
+                // "binlog_file:/var/lib/mysql/binlog.000001"
+                let name = match name.split_once(':') {
+                    Some((kind, path)) if path.contains('/') => {
+                        format!("{kind}:{}", self.path(Path::new(path)).display())
+                    }
+                    _ => name.clone(),
+                };
+                (name, if says_nothing_of_whose(value) { value.clone() } else { self.word("text", value) })
+            });
+            let (began, ended) = (reading.began, reading.ended);
+            Arc::new(OwnReading { began, ended, counters: counters.collect() })
+        };
+        let readings = readings.iter().map(&mut reading).collect();
+        let setting = |(name, value): (&String, &String)| {
+            let is_kept = says_nothing_of_whose(value) && !NAMING_SETTINGS.contains(&name.as_str())
+                || name.starts_with("version") && value.len() < 64 && !value.contains('/');
+            (name.clone(), if is_kept { value.clone() } else { self.word("text", value) })
+        };
+        let settings = Arc::new(settings.iter().map(setting).collect());
+        OwnCounters { server, readings, settings }
     }
 
     fn arc_path(&mut self, path: &Option<Arc<Path>>) -> Option<Arc<Path>> {
@@ -264,12 +306,13 @@ impl Redactor {
     }
 
     fn device_row(&mut self, row: DeviceRow) -> DeviceRow {
-        let DeviceRow { number, name, mount, written_bytes, submitted_bytes } = row;
+        let DeviceRow { number, name, mount, written_bytes, read_bytes, submitted_bytes } = row;
         DeviceRow {
             number,
             name: self.device(&name).into(),
             mount: self.arc_path(&mount),
             written_bytes,
+            read_bytes,
             submitted_bytes,
         }
     }

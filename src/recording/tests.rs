@@ -3,8 +3,8 @@
 use super::*;
 use crate::model::fixture::*;
 use crate::model::{
-    Backlog, DeviceRow, FileRow, InFlight, Lost, Op, Rest, Role, RoleRow, ServerId, Stats, Target, Unsynced,
-    UnsyncedRow,
+    Backlog, DeviceRow, FileRow, InFlight, Lost, Op, OwnCounters, OwnReading, Rest, Role, RoleRow, ServerId,
+    ServerIo, Stats, Target, Texts, Unsynced, UnsyncedRow,
 };
 
 fn history(length: u64, bytes: usize) -> History {
@@ -43,7 +43,14 @@ fn unsynced(inode: u64, now: u64, most: u64, possibly_lost: u64) -> UnsyncedRow 
 
 fn device(written_bytes: u64) -> DeviceRow {
     let mount = Some(std::path::Path::new("/d\u{fffd}").into());
-    DeviceRow { number: 7, name: "/dev/vda".into(), mount, written_bytes, submitted_bytes: 600 }
+    DeviceRow {
+        number: 7,
+        name: "/dev/vda".into(),
+        mount,
+        written_bytes,
+        read_bytes: 5,
+        submitted_bytes: 600,
+    }
 }
 
 #[test]
@@ -94,6 +101,21 @@ fn a_moment_comes_back_as_it_went_in() {
         measurement.unsynced =
             Unsynced { rows: vec![unsynced(4_000, 900, 2_000, 0)].into(), together, dropped: 5 };
         measurement.devices = vec![device(1_000)].into();
+        measurement.io =
+            vec![ServerIo { server: MYSQL, read_bytes: 1, written_bytes: 20_000, cancelled_bytes: 3 }].into();
+        let texts = |name: &str, value: &str| Texts::from([(name.to_owned(), value.to_owned())]);
+        let reading = |second| OwnReading {
+            began: Duration::from_secs(second),
+            ended: Duration::from_millis(second * 1_000 + 3),
+            counters: texts("innodb_data_fsyncs", &(7 * second).to_string()),
+        };
+        let counters = |second, settings| OwnCounters {
+            server: MYSQL,
+            readings: vec![Arc::new(reading(second))],
+            settings: Arc::new(settings),
+        };
+        measurement.counters = vec![counters(1, texts("sync_binlog", "1"))].into();
+        measurement.counters.append(vec![counters(2, Texts::new())].into());
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
@@ -107,6 +129,7 @@ fn a_moment_comes_back_as_it_went_in() {
         let last = history.last(Duration::MAX).unwrap();
         assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
         assert_eq!((last.unsynced, last.devices), (measurement.unsynced, measurement.devices));
+        assert_eq!((last.io, last.counters), (measurement.io, measurement.counters));
         let mut bytes = Vec::new();
         history.write(&mut bytes).unwrap();
         assert_eq!(History::read(&bytes).unwrap().moments().collect::<Vec<_>>(), moments);

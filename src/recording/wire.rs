@@ -37,6 +37,10 @@ pub(crate) struct Interval {
     pub unsynced_together: Vec<Together>,
     #[prost(uint64, tag = "15")]
     pub unsynced_dropped: u64,
+    #[prost(message, repeated, tag = "16")]
+    pub io: Vec<ServerIo>,
+    #[prost(message, repeated, tag = "17")]
+    pub counters: Vec<OwnCounters>,
 }
 
 /// A count, or nanoseconds (`paused`).
@@ -132,6 +136,53 @@ pub(crate) struct DeviceRow {
     pub written_bytes: u64,
     #[prost(uint64, tag = "5")]
     pub submitted_bytes: u64,
+    #[prost(uint64, tag = "6")]
+    pub read_bytes: u64,
+}
+
+/// As /proc/PID/io has it, of all processes of the server.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct ServerIo {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint64, tag = "2")]
+    pub read_bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub written_bytes: u64,
+    #[prost(uint64, tag = "4")]
+    pub cancelled_bytes: u64,
+}
+
+/// What a server counted itself: readings in their order, at most 8.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OwnCounters {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(message, repeated, tag = "2")]
+    pub readings: Vec<OwnReading>,
+    /// Of the last time that they were asked for in the interval.
+    #[prost(message, repeated, tag = "3")]
+    pub settings: Vec<Text>,
+}
+
+/// Between two times of the monotonic clock.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OwnReading {
+    #[prost(uint64, tag = "1")]
+    pub began_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub ended_ns: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub counters: Vec<Text>,
+}
+
+/// By the server's name for it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Text {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

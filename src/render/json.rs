@@ -100,7 +100,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
         not_watched: durability::not_watched(&m.setup.ops).map(|way| way.name).collect(),
         unwatched_counted_on: m.setup.net.filesystems.clone(),
         note: m.setup.note.clone(),
-        servers: m.servers.iter().map(|server| self::server(server, m.unwatched_of(server.id))).collect(),
+        servers: m.servers.iter().map(|server| self::server(server, m)).collect(),
         roles: m
             .roles
             .iter()
@@ -118,7 +118,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
             .ops
             .contains(&Op::Write)
             .then(|| m.all_writes().map(|row| file_row(row, m)).collect()),
-        devices: m.setup.ops.contains(&Op::Write).then(|| m.devices.iter().map(device).collect()),
+        devices: m.devices.iter().map(|row| device(row, m)).collect(),
         unsynced: unsynced_where_watched(m, || unsynced_roles(m)),
         unsynced_files: unsynced_where_watched(m, || m.unsynced.rows.iter().map(unsynced_file).collect()),
         unsynced_unknown_bytes: unsynced_where_watched(m, || m.unsynced.dropped),
@@ -158,7 +158,7 @@ pub(crate) fn of(m: &Interval) -> schema::Measurement {
     }
 }
 
-pub(crate) fn device(row: &DeviceRow) -> schema::Device {
+pub(crate) fn device(row: &DeviceRow, m: &Interval) -> schema::Device {
     let (mount, mount_bytes) = split(row.mount.as_deref());
     schema::Device {
         device: row.name.clone(),
@@ -166,11 +166,12 @@ pub(crate) fn device(row: &DeviceRow) -> schema::Device {
         mount,
         mount_bytes,
         written_bytes: row.written_bytes,
-        submitted_bytes: row.submitted_bytes,
+        read_bytes: row.read_bytes,
+        submitted_bytes: m.setup.ops.contains(&Op::Write).then_some(row.submitted_bytes),
     }
 }
 
-fn server(server: &Server, unwatched: u64) -> schema::Server {
+fn server(server: &Server, m: &Interval) -> schema::Server {
     let (product, version) = match server.version.as_deref().map(|version| version.split_once(' ')) {
         Some(Some((name, version))) => (Some(name.to_owned()), Some(version.to_owned())),
         Some(None) => (server.version.clone(), None),
@@ -195,7 +196,12 @@ fn server(server: &Server, unwatched: u64) -> schema::Server {
         seccomp_filters: server.seccomp_filters,
         notes: server.notes.clone(),
         alive: server.alive,
-        unwatched,
+        unwatched: m.unwatched_of(server.id),
+        io: m.io_of(server.id).map(|io| schema::Io {
+            read_bytes: io.read_bytes,
+            written_bytes: io.written_bytes,
+            cancelled_bytes: io.cancelled_bytes,
+        }),
     }
 }
 

@@ -36,9 +36,8 @@ pub(crate) struct Measurement {
     /// All writes by file, durable ones too. Only where all are watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Vec<FileRow<Figures>>>,
-    /// What arrived at the devices meanwhile. Only where all writes are watched.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub devices: Option<Vec<Device>>,
+    /// What the devices read and wrote meanwhile that the files are on.
+    pub devices: Vec<Device>,
     /// What is written and not synced, by role. Only where all writes are watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsynced: Option<Vec<UnsyncedRole>>,
@@ -97,6 +96,18 @@ pub(crate) struct Server {
     pub alive: bool,
     /// Its part of `lost.unwatched`.
     pub unwatched: u64,
+    /// What its processes moved to and from storage (/proc/PID/io). Null where that is not known.
+    pub io: Option<Io>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Io {
+    /// From storage.
+    pub read_bytes: u64,
+    /// To the page cache, or past it to storage.
+    pub written_bytes: u64,
+    /// Of these, truncated before they were written.
+    pub cancelled_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -232,8 +243,10 @@ pub(crate) struct Device {
     pub mount_bytes: Option<String>,
     /// To the device, by whomever.
     pub written_bytes: u64,
-    /// By traced servers, to files on it.
-    pub submitted_bytes: u64,
+    /// From the device, by whomever.
+    pub read_bytes: u64,
+    /// By traced servers, to files on it. Null where not all writes are watched.
+    pub submitted_bytes: Option<u64>,
 }
 
 /// What no successful sync has covered: at the interval's end, and at most.

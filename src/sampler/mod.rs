@@ -8,6 +8,7 @@ mod parts;
 mod reading;
 mod rows;
 mod running;
+mod server_io;
 mod servers;
 mod shares;
 mod stalls;
@@ -16,7 +17,7 @@ mod unwatched;
 mod waits;
 mod writeback;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -68,6 +69,7 @@ pub struct Sampler {
     unwatched: unwatched::Unwatched,
     backlogs: unsynced::Backlogs,
     writeback: writeback::Writeback,
+    io: server_io::ServersIo,
     setup: Arc<Setup>,
     last_reclaim: Instant,
     /// How often a row had been taken when they were last read.
@@ -128,6 +130,7 @@ impl Sampler {
             unwatched: unwatched::Unwatched::default(),
             backlogs: unsynced::Backlogs::new(engines.clone()),
             writeback: writeback::Writeback::new(engines),
+            io: server_io::ServersIo::start(),
             setup: Arc::new(setup),
             last_reclaim: Instant::now(),
             taken_when_read: 0,
@@ -256,6 +259,7 @@ impl Sampler {
         // Whatever ended before this is in it; while the rows are read, more ends.
         let (taken, taken_wall, monotonic) = now();
         self.snapshots += 1;
+        self.io.ask(&self.servers.list());
         let unsynced = self.read_unsynced()?;
         self.read_rows()?;
         // A row that was read may have sent its name, or a latency, just before.
@@ -286,7 +290,8 @@ impl Sampler {
         let servers = &self.servers;
         let alive = || servers.alive(taken).into_iter().map(|(server, (owner, _))| (server, owner)).collect();
         let refused = self.shares.refused(self.probe.refused()?, alive);
-        let disks = if self.watches_all_writes() { disk_statistics::written() } else { BTreeMap::new() };
+        let disks = disk_statistics::bytes();
+        let io = self.io.take();
         self.probe.unmap();
         Ok(Snapshot {
             taken,
@@ -305,6 +310,7 @@ impl Sampler {
             unwatched: self.unwatched_by_server(),
             refused,
             disks,
+            io,
             whole_disks,
             unsynced,
         })

@@ -50,8 +50,7 @@ fn a_field_may_be_added_and_none_may_be_missing() {
     for name in example.as_object().unwrap().keys() {
         let mut less = example.clone();
         less.as_object_mut().unwrap().remove(name);
-        let is_optional = ["note", "writes", "devices", "threads", "unsynced", "unsynced_files"]
-            .contains(&&**name)
+        let is_optional = ["note", "writes", "threads", "unsynced", "unsynced_files"].contains(&&**name)
             || name == "unsynced_unknown_bytes";
         assert_eq!(is_valid(&less.to_string()).is_ok(), is_optional, "{name}");
     }

@@ -200,6 +200,7 @@ pub(super) const RECORD: Manual = Manual {
         example("fsynctop record -o before -- ./load.sh", "for as long as a command runs"),
         example("fsynctop record -o /srv/fsynctop --limit 1G -d 8h", "eight hours, a gigabyte at most"),
         example("fsynctop record mysql --writes all", "one engine, and all of its writes"),
+        example("fsynctop record --pid 4711 --counters", "beside what the server counts itself"),
     ],
     exit: &[
         DONE,
@@ -210,7 +211,7 @@ pub(super) const RECORD: Manual = Manual {
         ("any", "with -- COMMAND, else the command's own; 128 + signal if a signal ended it"),
     ],
     files: &[BTF, TRACEFS, DEFAULTS],
-    environment: &[LOCALE],
+    environment: &[LOCALE, PASSWORD, POSTGRES_PASSWORD, REDIS_PASSWORD],
     costs: &TRACING,
     see_also: &[],
     brief: Some(&[
@@ -385,6 +386,7 @@ pub(super) const VERIFY: Manual = Manual {
         example("fsynctop verify --service-file ./pg.conf", "PostgreSQL, by its services"),
         example("fsynctop verify --engine etcd --port 2381", "etcd, by its own port for metrics"),
         example("fsynctop verify --output json", "one object, for programs"),
+        example("fsynctop verify --replay before", "what was recorded with --counters"),
     ],
     exit: &[
         ("0", "what was traced is what the server counts"),

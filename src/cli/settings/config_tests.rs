@@ -66,12 +66,13 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 62] = [
+const FOR_ONE_CALL: [&str; 63] = [
     "at",
     "buckets",
     "by",
     "config",
     "count",
+    "counters",
     "defaults-file",
     "duration",
     "each",

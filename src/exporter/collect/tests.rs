@@ -90,6 +90,7 @@ impl World {
             refused: Vec::new(),
             unwatched: Vec::new(),
             disks: BTreeMap::new(),
+            io: Vec::new(),
             whole_disks: Default::default(),
             unsynced: Unsynced {
                 rows: self.unsynced.clone(),

@@ -56,11 +56,16 @@ pub(super) fn amplification(scene: &Scene) -> Option<String> {
     Some(format!("{} were written in all, {times:.1} bytes for each byte of {logs}{of_them}.", bytes(all)))
 }
 
+/// Where less was written, nobody asks how much.
+const LEAST_ACCOUNTED: u64 = 16 << 20;
 /// Less says little of a device: what is written now was submitted before.
 const LEAST_SUBMITTED: u64 = 1 << 20;
 
 /// "/dev/vda wrote 156 MB meanwhile, 1.3 bytes for each byte that was written to files on it: …"
 pub(super) fn of_devices(scene: &Scene) -> Vec<String> {
+    if !scene.watches_all_writes() {
+        return by_accounts(scene).into_iter().collect();
+    }
     let devices = scene.m.devices.iter().filter(|device| {
         let is_its = |row: &FileRow| row.server == scene.server && row.device_number() == Some(device.number);
         device.submitted_bytes >= LEAST_SUBMITTED && scene.m.all_writes().any(is_its)
@@ -77,10 +82,25 @@ pub(super) fn of_devices(scene: &Scene) -> Vec<String> {
     devices.map(sentence).collect()
 }
 
+/// Where writes are not watched: what the kernel accounts to the server's processes, and to the devices.
+fn by_accounts(scene: &Scene) -> Option<String> {
+    let io = scene.m.io_of(scene.server).filter(|io| io.written_bytes >= LEAST_ACCOUNTED)?;
+    let is_its = |device: &&DeviceRow| {
+        let is_on_it = |row: &FileRow| row.device_number() == Some(device.number);
+        scene.m.files_of(scene.server).iter().any(is_on_it)
+    };
+    let wrote = |device: &DeviceRow| {
+        format!("{} {}", scene.options.style.name(device.name.as_bytes()), bytes(device.written_bytes))
+    };
+    let devices: Vec<String> = scene.m.devices.iter().filter(is_its).map(wrote).collect();
+    let devices = if devices.is_empty() { String::new() } else { format!("; {}", devices.join(", ")) };
+    Some(format!("It wrote {} to files{devices} (by file: --writes all).", bytes(io.written_bytes)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Interval, Op, fixture};
+    use crate::model::{Interval, Op, ServerIo, fixture};
     use crate::render::Options;
     use std::sync::Arc;
 
@@ -98,6 +118,35 @@ mod tests {
 
     fn said(m: &Interval) -> Option<String> {
         amplification(&Scene { m, server: fixture::MYSQL, options: &Options::default() })
+    }
+
+    #[test]
+    fn without_its_writes_a_server_has_what_the_kernel_accounts_to_it() {
+        let mut m = written(&[(Role::Redo, Op::Fsync, 0)]);
+        Arc::make_mut(&mut m.setup).ops.retain(|&op| op != Op::Write);
+        let file = m.files[0].clone();
+        m.devices = vec![DeviceRow {
+            number: file.device_number().unwrap(),
+            name: "/dev/vda".into(),
+            mount: None,
+            written_bytes: 156_000_000,
+            read_bytes: 0,
+            submitted_bytes: 0,
+        }]
+        .into();
+        let said =
+            |m: &Interval| of_devices(&Scene { m, server: fixture::MYSQL, options: &Options::default() });
+        assert_eq!(said(&m), Vec::<String>::new());
+        let io = |written_bytes| ServerIo {
+            server: fixture::MYSQL,
+            read_bytes: 0,
+            written_bytes,
+            cancelled_bytes: 0,
+        };
+        m.io = vec![io(61_000_000)].into();
+        assert_eq!(said(&m), ["It wrote 61 MB to files; /dev/vda 156 MB (by file: --writes all)."]);
+        m.io = vec![io(1_000)].into();
+        assert_eq!(said(&m), Vec::<String>::new());
     }
 
     #[test]
@@ -134,6 +183,7 @@ mod tests {
             name: "/dev/v\nda".into(),
             mount: None,
             written_bytes,
+            read_bytes: 0,
             submitted_bytes: 100 << 20,
         };
         m.devices = vec![device(file.device, 130 << 20), device(file.device + 1, 1 << 20)].into();

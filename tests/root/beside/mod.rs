@@ -35,6 +35,7 @@ mod postgres_writes;
 mod private_tracefs;
 mod privileges;
 mod real_servers;
+mod recorded_counters;
 mod recorded_servers;
 mod recordings;
 mod recovery_point;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use super::metrics::Sample;
-use crate::model::Server;
+use crate::model::{Server, Texts};
 use crate::server::asking::identity::{Origin, started};
+use crate::server::asking::told::{Told, chosen};
 use crate::server::asking::{Counted, StatusError};
 
 /// Syncs of the write-ahead log, and of its directory once a file of it is begun (server/storage/wal/wal.go).
@@ -66,7 +67,7 @@ impl Reading {
         [WAL, COMMITS].iter().all(|counter| self.counters.contains_key(counter))
     }
 
-    /// Counters by name; for tests.
+    /// Counters by name; for tests and recordings.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, u64)>) -> Reading {
         let mut reading = Reading::empty(Origin::Process(0));
         for (name, count) in pairs {
@@ -100,6 +101,21 @@ impl Reading {
             _ => return Ok(()),
         };
         Err(StatusError::OtherServer(why))
+    }
+}
+
+impl Told for Reading {
+    fn counters(&self) -> Texts {
+        chosen(&self.counters, |_| true)
+    }
+
+    fn settings(&self) -> Texts {
+        Texts::new()
+    }
+
+    fn of_told(counters: &Texts, _: &Texts) -> Reading {
+        let counters = counters.iter().filter_map(|(name, count)| Some((name.as_str(), count.parse().ok()?)));
+        Reading::from_pairs(counters)
     }
 }
 

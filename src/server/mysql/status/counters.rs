@@ -128,13 +128,7 @@ impl Between<'_> {
     /// Statements that change no rows but definitions. Each is a write of the binary log of its own, and on
     /// MariaDB 10.11 no commit group.
     fn has_ddl(&self) -> bool {
-        let changes =
-            ["alter", "create", "drop", "rename", "truncate", "grant", "revoke", "optimize", "analyze"];
-        let is_one = |name: &&String| {
-            let what = name.strip_prefix("com_");
-            what.is_some_and(|what| changes.iter().any(|change| what.starts_with(change)))
-        };
-        self.to.status.keys().filter(is_one).any(|name| self.grown(name).is_some_and(|n| n > 0))
+        self.to.definitions() > self.from.definitions()
     }
 
     /// Sync calls on the binary log. Not exact where another file was begun meanwhile: what begins and ends a

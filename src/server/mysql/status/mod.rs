@@ -9,6 +9,7 @@ pub(crate) mod gtid;
 pub mod options;
 pub mod reading;
 pub(crate) mod sessions;
+mod told;
 
 pub type Connection = crate::server::asking::connection::Connection<client::Client>;
 pub type Status = crate::server::asking::choose::Status<client::Client>;

@@ -110,7 +110,7 @@ impl Reading {
         Ok(reading)
     }
 
-    fn empty(began: Instant) -> Reading {
+    pub(super) fn empty(began: Instant) -> Reading {
         Reading {
             began,
             counted: began,
@@ -182,6 +182,18 @@ impl Reading {
     /// The same of a status value.
     pub(crate) fn status_is_on(&self, name: &str) -> Option<bool> {
         on(self.status(name)?)
+    }
+
+    /// Statements that changed definitions.
+    pub(crate) fn definitions(&self) -> u64 {
+        let changes =
+            ["alter", "create", "drop", "rename", "truncate", "grant", "revoke", "optimize", "analyze"];
+        let is_one = |name: &str| {
+            let what = name.strip_prefix("com_");
+            what.is_some_and(|what| changes.iter().any(|change| what.starts_with(change)))
+        };
+        let counters = self.status.iter().filter(|(name, _)| is_one(name));
+        counters.filter_map(|(_, value)| value.parse().ok()).fold(0, u64::saturating_add)
     }
 
     /// Syncs that InnoDB is in at this moment.

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::client::{Error, Rows};
-use crate::model::Server;
+use crate::model::{Server, Texts};
 use crate::server::asking::identity::same_directory;
+use crate::server::asking::told::{Told, chosen};
 use crate::server::asking::{Scope, StatusError};
 
 /// A process hands in what it has counted at the end of a transaction, but once a second at most; what is
@@ -193,6 +194,24 @@ impl Reading {
             return other("port", theirs, format!("{:?}", server.ports));
         }
         Ok(())
+    }
+}
+
+impl Told for Reading {
+    fn counters(&self) -> Texts {
+        chosen(&self.counters, |_| true)
+    }
+
+    fn settings(&self) -> Texts {
+        chosen(&*self.settings, |_| true)
+    }
+
+    fn of_told(counters: &Texts, settings: &Texts) -> Reading {
+        Reading {
+            counters: counters.clone(),
+            settings: Arc::new(settings.clone()),
+            ..Reading::empty(Instant::now())
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::model::Server;
+use crate::model::{Server, Texts};
 use crate::server::asking::identity::{Origin, started};
+use crate::server::asking::told::{Told, chosen};
 use crate::server::asking::{Counted, StatusError};
 use crate::server::who::processes;
 
@@ -231,6 +232,40 @@ impl Reading {
             return Ok(());
         };
         Err(StatusError::OtherServer(why))
+    }
+}
+
+/// In a recording, behind which the calls of such commands stand.
+const CALLS: &str = "calls:";
+
+impl Told for Reading {
+    fn counters(&self) -> Texts {
+        let mut counters = chosen(&self.numbers, |_| true);
+        counters.extend(chosen(&self.words, |name| STATUSES.contains(&name) || name == "role"));
+        counters.extend(self.calls.iter().map(|(name, calls)| (format!("{CALLS}{name}"), calls.to_string())));
+        counters
+    }
+
+    fn settings(&self) -> Texts {
+        chosen(&self.settings, |_| true)
+    }
+
+    fn of_told(counters: &Texts, settings: &Texts) -> Reading {
+        fn known<T>(
+            names: &[&[&'static str]],
+            value: impl Fn(&str) -> Option<T>,
+        ) -> BTreeMap<&'static str, T> {
+            let names = names.iter().copied().flatten();
+            names.filter_map(|&name| Some((name, value(name)?))).collect()
+        }
+        let text = |name: &str| counters.get(name).cloned();
+        Reading {
+            numbers: known(&[&COUNTERS, &SIZES, &CHILDREN], |name| text(name)?.parse().ok()),
+            words: known(&[&STATUSES, &["role"]], text),
+            settings: known(&[&SETTINGS], |name| settings.get(name).cloned()),
+            calls: known(&[&UNCOUNTED, &[RESET]], |name| text(&format!("{CALLS}{name}"))?.parse().ok()),
+            ..Reading::empty(Origin::Process(0), SystemTime::UNIX_EPOCH)
+        }
     }
 }
 
