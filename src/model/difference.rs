@@ -183,7 +183,7 @@ fn unwatched_between(earlier: &[(ServerId, u64)], later: &[(ServerId, u64)]) -> 
     new.filter(|(_, n)| *n > 0).collect()
 }
 
-/// Of servers that were there at both times. A server whose figures could not be read at one of them has none.
+/// Of servers that were there at both times.
 fn io_between(earlier: &[ServerIo], later: &[ServerIo]) -> Table<ServerIo> {
     let since = |later: &ServerIo| {
         let before = earlier.iter().find(|row| row.server == later.server)?;

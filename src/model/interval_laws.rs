@@ -72,8 +72,8 @@ prop_compose! {
         let began = Duration::from_secs(second);
         let counters = [("binlog_commits".to_owned(), second.to_string())].into();
         let settings = if is_set { [("sync_binlog".to_owned(), second.to_string())].into() } else { Texts::new() };
-        let readings = vec![Arc::new(OwnReading { began, ended: began, counters }); number];
-        OwnCounters { server, readings, settings: Arc::new(settings) }
+        let reading = Arc::new(OwnReading { began, ended: began, counters });
+        OwnCounters { server, readings: vec![reading; number], settings: Arc::new(settings) }
     }
 }
 

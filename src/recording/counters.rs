@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::frame::ns;
 use super::names::{Names, Numbers};
-use super::pack::Inconsistent;
-use super::wire;
+use super::wire::{self, Inconsistent};
 use crate::model::{OwnCounters, OwnReading, Texts};
 
 /// Counters of one reading, and settings. A server that is told by this program has fewer.

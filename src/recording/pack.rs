@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::counters;
 use super::frame::ns;
 use super::names::{Names, Numbers};
-use super::wire;
+use super::wire::{self, Inconsistent};
 use crate::model::histogram::{self, BUCKETS, Histogram};
 use crate::model::{
     Amount, Backlog, Completions, DeviceRow, FileRow, InFlight, Interval, Lost, Max, NeighbourRow, Op, Rest,
@@ -86,11 +86,6 @@ impl Words {
         self.roles.get(number as usize).copied().unwrap_or(Role::Other)
     }
 }
-
-/// Figures that do not hold together: buckets out of order, or of no histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the figures of an interval do not hold together")]
-pub struct Inconsistent;
 
 /// Counts, bytes and nanoseconds of one row that are beyond anything: sums of them must not overflow.
 const MAX_FIGURE: u64 = 1 << 40;

@@ -4,6 +4,11 @@
 
 use prost::Message;
 
+/// Figures that do not hold together: buckets out of order, or of no histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the figures of an interval do not hold together")]
+pub struct Inconsistent;
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Interval {
     #[prost(message, repeated, tag = "1")]

@@ -1,6 +1,6 @@
-//! Compares the traced syncs with a server's own counters of the same window: [`edge`] reads both at one
-//! end of it, [`recorded`] finds them in a recording, [`mysql`], [`postgres`], [`etcd`] and [`redis`] judge their servers' lines ([`row`]),
-//! [`render`] prints.
+//! Compares the traced syncs with a server's own counters of the same window: [`edge`] reads both at one end
+//! of it, [`recorded`] finds them in a recording, [`mysql`], [`postgres`], [`etcd`] and [`redis`] judge their
+//! servers' lines ([`row`]), [`render`] prints.
 
 pub mod edge;
 pub mod etcd;

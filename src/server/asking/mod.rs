@@ -1,8 +1,8 @@
 //! How a server is asked what it counts itself, over one client connection: [`options`] says where to and as
 //! whom, [`find`] finds the socket of a server that runs here, [`choose`] which of several is meant,
 //! [`protection`] which connections a password may go over, and [`connection`] asks with deadlines that a
-//! hung server cannot exceed. [`told`] is what of an answer is recorded. [`transport`], [`bounded`] and [`tls`] are for any protocol; those that are
-//! spoken, and what is asked, are each engine's own.
+//! hung server cannot exceed. [`told`] is what of an answer is recorded. [`transport`], [`bounded`] and
+//! [`tls`] are for any protocol; those that are spoken, and what is asked, are each engine's own.
 
 pub(crate) mod bounded;
 pub mod choose;
