@@ -35,6 +35,7 @@ mod status;
 mod stuck;
 mod top;
 mod verify;
+mod wait_probes;
 mod words;
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::progress::{self, Going};
 use super::session::{self, Session};
 use super::shell;
 use super::signals::{End, end_at_the_second};
+use super::wait_probes::Reader;
 use crate::engine::engines::Engines;
 use crate::live::{self, Live, Stream};
 use crate::recording::beside_a_log;
@@ -49,6 +50,11 @@ pub struct Record {
     /// How long an interval is
     #[arg(short, long, value_name = "TIME", value_parser = duration, allow_negative_numbers = true, default_value = typed(live::Options::default().interval))]
     pub interval: Duration,
+    /// Record what each sync waits for, by kernel stacks: costs each sync a little more
+    ///
+    /// `fsynctop explain --replay` shows it.
+    #[arg(long)]
+    pub waits: bool,
     #[command(flatten)]
     pub names: NameArgs,
     /// Trace this command and all that it starts, and record until it ends
@@ -78,7 +84,8 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         command => Some(Traced::start(command)?),
     };
     let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
-    let session = Session::with(&arguments.trace, rules, selection.clone())?;
+    let mut session = Session::with(&arguments.trace, rules, selection.clone())?;
+    session.config.watch_waits = arguments.waits;
     session::require_root()?;
     let folder = arguments.output_directory.clone().unwrap_or_else(|| named_after(SystemTime::now()));
     let writer = Writer::open(&folder, arguments.limit)
@@ -92,9 +99,16 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         ..live::Options::default()
     };
     let names = arguments.names.server_name.clone();
+    let watches_waits = arguments.waits;
     let make = move || -> anyhow::Result<_> {
+        let reader = watches_waits.then(Reader::load).transpose()?;
         let mut sampler = session.start()?;
         sampler.set_given_names(names);
+        for missing in
+            reader.map(|reader| reader.keep(&session, &mut sampler)).transpose()?.unwrap_or_default()
+        {
+            eprintln!("fsynctop: not recorded: {missing}");
+        }
         Ok(sampler)
     };
     let live = Live::start(make, selection.clone(), options)?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, Op, Role, RoleRow, Server, ServerId, Setup, Stats,
-    Table, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
+    Table, ThreadRow, Unsynced, UnsyncedRow, WaitLosses, WaitRow, WholeDisks,
 };
 
 /// When an interval was.
@@ -70,6 +70,9 @@ pub struct Interval {
     pub devices: Table<DeviceRow>,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Table<UnsyncedRow>>,
+    /// What syncs waited for, where that is watched.
+    pub waits: Table<WaitRow>,
+    pub wait_losses: WaitLosses,
 }
 
 /// Files that are not kept apart.
@@ -114,6 +117,8 @@ impl Interval {
             unwatched: Table::default(),
             devices: Table::default(),
             unsynced: Unsynced::default(),
+            waits: Table::default(),
+            wait_losses: WaitLosses::default(),
         }
     }
 
@@ -148,6 +153,8 @@ impl Interval {
         self.unwatched.append(later.unwatched);
         self.devices.append(later.devices);
         self.unsynced.append(later.unsynced);
+        self.waits.append(later.waits);
+        self.wait_losses = self.wait_losses.plus(&later.wait_losses);
     }
 
     /// As far as it is known.
@@ -216,6 +223,7 @@ impl Interval {
         self.writes.retain(|row| wanted(row.server));
         self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
+        self.waits.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
         // Those of files that are not kept apart may be of any server.
         let wanted = |server| wanted(server) || server == ServerId::NONE;

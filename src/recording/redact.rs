@@ -51,6 +51,8 @@ impl Redactor {
             unwatched,
             devices,
             unsynced: Unsynced { rows, together, dropped },
+            waits,
+            wait_losses,
         } = m;
         let known: Vec<Arc<Server>> = servers.iter().cloned().collect();
         let is_known =
@@ -82,6 +84,9 @@ impl Redactor {
                 together,
                 dropped,
             },
+            // Their functions are the kernel's.
+            waits,
+            wait_losses,
         }
     }
 

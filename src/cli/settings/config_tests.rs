@@ -66,7 +66,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 62] = [
+const FOR_ONE_CALL: [&str; 63] = [
     "at",
     "buckets",
     "by",
@@ -127,6 +127,7 @@ const FOR_ONE_CALL: [&str; 62] = [
     "verdict-stalled",
     "version",
     "wait",
+    "waits",
     "watch",
     "web-config-file",
 ];
