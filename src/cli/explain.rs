@@ -1,6 +1,5 @@
 //! `fsynctop explain`: attaches the wait probes for a while, and says where the time of the syncs went.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,17 +19,13 @@ use super::replay::{self, ReplayArgs};
 use super::session::{self, Session};
 use super::signals::End;
 use super::standing::Standing;
+use super::wait_probes::{Reader, not_attached};
 use crate::engine::engines::Engines;
 use crate::explain::commit_watch::{CommitWatch, Explained};
-use crate::explain::waits::rules::Rules;
-use crate::explain::waits::symbols::Symbols;
-use crate::explain::waits::{Account, Processors, Who, disks, flame, journals};
+use crate::explain::waits::{Account, Processors, Who, flame, journals};
 use crate::explain::{Explanation, json, page, without_thread};
-use crate::host;
-use crate::linux::PROC;
-use crate::linux::mountinfo;
-use crate::model::Interval;
-use crate::probe::{CLOCKS, WaitPlan, WaitProbe, Waits};
+use crate::model::{Interval, WaitLosses};
+use crate::probe::{WaitProbe, Waits};
 use crate::recording::{History, remote};
 use crate::render::{Options, Style, reading};
 use crate::sampler::Sampler;
@@ -39,12 +34,13 @@ use crate::server::asking::choose::Chosen;
 use crate::server::asking::connection::Client;
 use crate::server::mysql::status::client::Client as MySqlClient;
 use crate::server::who::finder::Finder;
-use crate::server::who::selection::Selection;
 
 /// What is said of one server alone.
 const OF_ONE_SERVER: &str = "what the throughput is made of, and what of the settings' promises is kept";
-const NOT_RECORDED: &str =
-    "what each sync waited for, the server's own counters and its settings: they are not recorded";
+const FACTORS_NOT_RECORDED: &str =
+    "what the throughput is made of, and whether the settings' promises are kept: that takes a live server";
+const WAITS_NOT_RECORDED: &str = "what each sync waited for (it is recorded with `record --waits`)";
+const JOURNALS_NOT_RECORDED: &str = "what journals and devices did meanwhile: it is not recorded";
 /// How long the first look at the processes may take.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How long a wait for events lasts at most: then Ctrl-C is looked at.
@@ -71,10 +67,10 @@ pub(crate) struct Explain {
     /// Write the stacks of the waits there
     ///
     /// In the folded form that flame graphs are made from, in microseconds.
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[arg(long, value_name = "FILE")]
     pub folded: Option<PathBuf>,
     /// Draw a flame graph of the waits there (SVG)
-    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    #[arg(long, value_name = "FILE")]
     pub flamegraph: Option<PathBuf>,
     #[command(flatten)]
     pub style: StyleArgs,
@@ -88,7 +84,9 @@ pub(crate) struct Explain {
 
 pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCode> {
     if let Some(history) = arguments.replay.history(&arguments.trace.targets)? {
-        write(arguments, &recorded(arguments, &history)?)?;
+        let explanation = recorded(arguments, &history)?;
+        write_stacks(arguments, &explanation.waits)?;
+        write(arguments, &explanation)?;
         return Ok(ExitCode::SUCCESS);
     }
     let stop = End::watch()?;
@@ -115,7 +113,8 @@ pub fn run(arguments: &Explain, engines: Arc<Engines>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// As far as it was recorded: how busy the logs were, what went wrong, and what was written.
+/// As far as it was recorded: how busy the logs were, what went wrong, what was written, and with `--waits`
+/// what syncs waited for.
 fn recorded(arguments: &Explain, history: &History) -> anyhow::Result<Explanation> {
     if arguments.output == ExplainOutput::Json {
         let message = "`fsynctop once --replay --output json` has what was recorded".to_owned();
@@ -125,15 +124,22 @@ fn recorded(arguments: &Explain, history: &History) -> anyhow::Result<Explanatio
     let is_meant = replay::only(&arguments.trace.targets, &measurement.servers)?;
     let options = Options { style: arguments.style.apply(Style::for_stdout()), ..Options::default() };
     let troubles = history.troubles(Duration::MAX, options.stuck_after, &is_meant);
+    let has_waits = !measurement.waits.is_empty();
+    if !has_waits && (arguments.folded.is_some() || arguments.flamegraph.is_some()) {
+        let message = "what syncs waited for was not recorded: `record --waits` does so".to_owned();
+        return Err(Exit { status: BAD_USAGE, message }.into());
+    }
     measurement.retain_servers(&is_meant);
     let incidents = reading::incidents(&troubles.incidents, &measurement, &options);
+    let waits = Account::recorded(&measurement);
+    let of_waits = if has_waits { JOURNALS_NOT_RECORDED } else { WAITS_NOT_RECORDED };
     Ok(Explanation {
         incidents: Some(incidents.into_iter().map(|sentence| sentence.text).collect()),
         commits: None,
         journals: Vec::new(),
-        not_measurable: vec![NOT_RECORDED.to_owned()],
-        waits: Account { window: measurement.span.duration, ..Account::default() },
-        processors: Processors::default(),
+        not_measurable: [of_waits, FACTORS_NOT_RECORDED].map(str::to_owned).to_vec(),
+        processors: Processors::new(None, &waits),
+        waits,
         measurement,
     })
 }
@@ -166,13 +172,9 @@ fn explain<C: Explained>(
     mut not_measurable: Vec<String>,
 ) -> anyhow::Result<Traced> {
     let selection = &session.selection;
-    let symbols = Symbols::load(Path::new("/proc/kallsyms"))?;
-    let rules = Rules::builtin();
+    let reader = Reader::load()?;
     let mut sampler = session.start()?;
-    let plan = plan(selection, &symbols, &rules);
-    let probe = host::tracefs::with_tracefs_if_possible(|| sampler.watch_waits(&plan));
-    session.print_libbpf_log();
-    let mut probe = probe.context("cannot watch what syncs wait for")?;
+    let mut probe = reader.attach(session, &sampler)?;
     let mut finder = Finder::start(selection);
     sampler.set_selection(selection);
     look_for_servers(&mut sampler, &mut finder, FIRST_LOOK);
@@ -216,10 +218,10 @@ fn explain<C: Explained>(
     let last = sampler.wind_up(&at_end)?;
     let measurement = Interval::between(&first, &last);
     let raw = probe.read().context("cannot read what syncs waited for")?;
-    not_measurable.extend(not_attached(&raw));
+    not_measurable.extend(not_attached(&raw.not_attached));
     not_measurable.extend(without_thread(&measurement));
     let journals = journals(&measurement, &raw.journals, raw.is_attached("start_handle"));
-    let waits = account(&mut sampler, &raw, &symbols, &rules);
+    let waits = account(&mut sampler, &raw, &reader);
     let processors = Processors::new(commits.as_ref().and_then(CommitWatch::idle), &waits);
     let commits = commits.map(|commits| {
         let until = Interval::between(&first, &at_end);
@@ -230,36 +232,19 @@ fn explain<C: Explained>(
     Ok(Traced { explanation, _waits: probe, _sampler: sampler })
 }
 
-/// Processes whose mounts are looked at: each may have very many.
-const MOUNTS_OF: usize = 64;
-
-/// The filesystems that have a second level, as the tool and the servers see them mounted, and the functions
-/// by which their committers are told.
-fn plan(selection: &Selection, symbols: &Symbols, rules: &Rules) -> WaitPlan {
-    let pids = selection.processes().into_iter().map(|process| process.pid);
-    let mounts = std::iter::once(std::process::id())
-        .chain(pids.take(MOUNTS_OF))
-        .flat_map(|pid| mountinfo::of_process(Path::new(PROC), pid));
-    WaitPlan {
-        filesystems: disks::watched(Path::new("/sys"), mounts),
-        committer_functions: symbols.ranges(|name| rules.committer_in(name).map(|state| state as usize)),
-    }
-}
-
 fn look_for_servers(sampler: &mut Sampler, finder: &mut Finder, patience: Duration) {
     for server in finder.take(patience) {
         sampler.expect_server(server);
     }
 }
 
-fn account(sampler: &mut Sampler, waits: &Waits, symbols: &Symbols, rules: &Rules) -> Account {
-    let unseen = sampler.without_wait_state();
-    let sampler = RefCell::new(sampler);
+fn account(sampler: &mut Sampler, waits: &Waits, reader: &Reader) -> Account {
+    let lost = WaitLosses { syncs: sampler.without_wait_state(), ..waits.lost };
     let who = |slot| {
-        let (server, role, op) = sampler.borrow_mut().owner_of(slot)?;
+        let (server, role, op) = sampler.owner_of(slot)?;
         Some(Who { server, role, op })
     };
-    Account { syncs_unseen: unseen, ..Account::new(waits, symbols, rules, who) }
+    Account { lost, ..Account::new(waits, &reader.symbols, &reader.rules, who) }
 }
 
 /// The one server whose counters and settings are looked at, if it is a database. Of several, none.
@@ -303,21 +288,6 @@ fn if_known<C: Client>(chosen: Chosen<C>, not_measurable: &mut Vec<String>) -> O
         return None;
     }
     Some(chosen)
-}
-
-/// What a program that could not be attached would have told.
-fn not_attached(waits: &Waits) -> Vec<String> {
-    let tells = |program: &str| match program {
-        CLOCKS => "what the filesystem did while a sync waited for it (level two)",
-        "start_commit" => "commits, and what the thread that makes them does (ext4)",
-        "start_handle" => "whose changes a commit writes out",
-        _ => "cache flushes and log writes of the devices",
-    };
-    let sentence = |(program, reason): &(String, String)| format!("{}: {reason}", tells(program));
-    let mut sentences: Vec<String> = waits.not_attached.iter().map(sentence).collect();
-    sentences.sort();
-    sentences.dedup();
-    sentences
 }
 
 fn write_stacks(arguments: &Explain, account: &Account) -> anyhow::Result<()> {

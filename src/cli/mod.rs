@@ -36,6 +36,7 @@ mod status;
 mod stuck;
 mod top;
 mod verify;
+mod wait_probes;
 mod words;
 
 #[cfg(test)]

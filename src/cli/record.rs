@@ -20,6 +20,7 @@ use super::progress::{self, Going};
 use super::session::{self, Session};
 use super::shell;
 use super::signals::{End, end_at_the_second};
+use super::wait_probes::Reader;
 use crate::engine::engines::Engines;
 use crate::live::{self, Live, Stream};
 use crate::recording::beside_a_log;
@@ -58,6 +59,11 @@ pub struct Record {
     /// as well.
     #[arg(long)]
     pub counters: bool,
+    /// Record what each sync waits for, by kernel stacks: costs each sync a little more
+    ///
+    /// `fsynctop explain --replay` shows it.
+    #[arg(long)]
+    pub waits: bool,
     #[command(flatten)]
     pub names: NameArgs,
     /// Trace this command and all that it starts, and record until it ends
@@ -90,7 +96,8 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
     };
     let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
     let counters_rules = rules.clone();
-    let session = Session::with(&arguments.trace, rules, selection.clone())?;
+    let mut session = Session::with(&arguments.trace, rules, selection.clone())?;
+    session.config.watch_waits = arguments.waits;
     session::require_root()?;
     let mut counters = match arguments.counters {
         true => Some(own_counters::begin(
@@ -113,9 +120,16 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         ..live::Options::default()
     };
     let names = arguments.names.server_name.clone();
+    let watches_waits = arguments.waits;
     let make = move || -> anyhow::Result<_> {
+        let reader = watches_waits.then(Reader::load).transpose()?;
         let mut sampler = session.start()?;
         sampler.set_given_names(names);
+        for missing in
+            reader.map(|reader| reader.keep(&session, &mut sampler)).transpose()?.unwrap_or_default()
+        {
+            eprintln!("fsynctop: not recorded: {missing}");
+        }
         Ok(sampler)
     };
     let live = Live::start(make, selection.clone(), options)?;

@@ -31,7 +31,7 @@ pub(super) fn head(explanation: &Explanation, style: &Style) -> Vec<String> {
     verdict.into_iter().chain(causes).chain(advice).collect()
 }
 
-/// Of a recording, what stands in the place of the waits. None: it is no recording.
+/// Of a recording, its incidents. None: it is no recording.
 pub(super) fn incidents(explanation: &Explanation, style: &Style) -> Option<Vec<String>> {
     let incidents = explanation.incidents.as_ref()?;
     let lines: Vec<String> = incidents.iter().flat_map(|line| style.wrap(line, 2)).collect();

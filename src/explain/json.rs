@@ -137,7 +137,7 @@ pub fn json(explanation: &Explanation) -> io::Result<String> {
             unplaced_waits: waits.lost.unplaced,
             unplaced_seconds: seconds(waits.lost.unplaced_ns),
             writers: waits.lost.writers,
-            syncs: waits.syncs_unseen,
+            syncs: waits.lost.syncs,
             preempted: waits.lost.skipped,
             writeback_errors: m.lost.writeback_errors,
             unwatched: m.lost.unwatched,

@@ -32,7 +32,7 @@ pub(crate) struct Explanation {
     pub processors: waits::Processors,
     /// The filesystems that were synced.
     pub journals: Vec<waits::Journal>,
-    /// Of a recording, which has no waits: its incidents, with what threads were seen to wait for.
+    /// Of a recording: its incidents, with what threads were seen to wait for.
     pub incidents: Option<Vec<String>>,
     /// If exactly one server was traced: its throughput in factors, if its engine's can be, and the audit of
     /// its settings.

@@ -47,7 +47,12 @@ pub fn page(explanation: &Explanation, style: &Style, equations: bool) -> String
     let mut parts: Vec<String> = Vec::new();
     parts.extend((!head.is_empty()).then(|| format!("{head}\n{}", rule(style))));
     parts.extend(failures(explanation, &options).into_iter().chain(first));
-    parts.extend(head::incidents(explanation, style).unwrap_or_else(|| waits(explanation, style)));
+    let incidents = head::incidents(explanation, style);
+    // Of a recording, only what was recorded: most have no waits.
+    if incidents.is_none() || explanation.waits.total().measured > 0 {
+        parts.extend(waits(explanation, style));
+    }
+    parts.extend(incidents.into_iter().flatten());
     parts.extend(slower_than_they_may_be(explanation, &options));
     parts.extend(throughput);
     parts.extend(written(explanation, &options));
@@ -179,13 +184,13 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
     let mut rest = 0;
     for (phase, &ns) in phases {
         if small(ns, all) {
-            rest += ns;
+            rest = ns.saturating_add(rest);
             continue;
         }
         entry(page, 2, phase.title(), ns, all);
         let mut under: Vec<_> = part.under.iter().filter(|((wait, _), _)| wait == phase).collect();
         under.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
-        let of: u64 = under.iter().map(|(_, ns)| **ns).sum();
+        let of: u64 = under.iter().fold(0, |sum, (_, ns)| sum.saturating_add(**ns));
         for ((_, state), ns) in under.into_iter().filter(|(_, ns)| !small(**ns, of)) {
             entry(page, 4, state.title(), *ns, of);
         }
@@ -194,7 +199,7 @@ fn table(page: &mut String, explanation: &Explanation, who: &Who, part: &Part, s
         entry(page, 2, "everything else", rest, all);
     }
     let flush = part.flush();
-    if flush > 0 && part.under.values().sum::<u64>() > 0 {
+    if flush > 0 && part.under.values().any(|ns| *ns > 0) {
         entry(page, 2, "= device cache flush, both levels", flush, all);
     }
 }
@@ -272,7 +277,7 @@ fn confidence(explanation: &Explanation, notes: &mut Vec<String>) {
         (lost.waits, "waits could not be attributed to a file and are counted as other, under no server"),
         (lost.unplaced, "waits did not fit into the map and are missing"),
         (lost.writers, "changes could not be attributed to a process"),
-        (waits.syncs_unseen, "syncs are missing, because there was no memory for them"),
+        (lost.syncs, "syncs are missing, because there was no memory for them"),
         (lost.skipped, "probe runs were skipped by the kernel, so some waits may have wrong limits"),
         (
             explanation.measurement.lost.writeback_errors,

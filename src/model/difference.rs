@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::interval::{Interval, Rest, Span, roles_of};
+use super::waits::waits_between;
 use super::{
     DeviceRow, DiskBytes, FileRow, NeighbourRow, OTHER_NEIGHBOURS, Op, Role, RoleRow, Row, Server, ServerId,
     ServerIo, Snapshot, Stats, Table, Target, ThreadRow, Unsynced,
@@ -93,6 +94,8 @@ impl Interval {
                 dropped: later.unsynced.dropped.saturating_sub(earlier.unsynced.dropped),
                 ..later.unsynced.since(earlier.taken)
             },
+            waits: waits_between(&earlier.waits, &later.waits),
+            wait_losses: later.wait_losses.since(&earlier.wait_losses),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, Op, OwnCounters, Role, RoleRow, Server, ServerId,
-    ServerIo, Setup, Stats, Table, ThreadRow, Unsynced, UnsyncedRow, WholeDisks,
+    ServerIo, Setup, Stats, Table, ThreadRow, Unsynced, UnsyncedRow, WaitLosses, WaitRow, WholeDisks,
 };
 
 /// When an interval was.
@@ -74,6 +74,9 @@ pub struct Interval {
     pub counters: Table<OwnCounters>,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Table<UnsyncedRow>>,
+    /// What syncs waited for, where that is watched.
+    pub waits: Table<WaitRow>,
+    pub wait_losses: WaitLosses,
 }
 
 /// Files that are not kept apart.
@@ -120,6 +123,8 @@ impl Interval {
             io: Table::default(),
             counters: Table::default(),
             unsynced: Unsynced::default(),
+            waits: Table::default(),
+            wait_losses: WaitLosses::default(),
         }
     }
 
@@ -156,6 +161,8 @@ impl Interval {
         self.io.append(later.io);
         self.counters.append(later.counters);
         self.unsynced.append(later.unsynced);
+        self.waits.append(later.waits);
+        self.wait_losses = self.wait_losses.plus(&later.wait_losses);
     }
 
     /// As far as it is known.
@@ -229,6 +236,7 @@ impl Interval {
         self.writes.retain(|row| wanted(row.server));
         self.write_roles.retain(|row| wanted(row.server));
         self.threads.retain(|row| wanted(row.server));
+        self.waits.retain(|row| wanted(row.server));
         self.in_flight.retain(|sync| wanted(sync.server));
         self.io.retain(|row| wanted(row.server));
         self.counters.retain(|row| wanted(row.server));

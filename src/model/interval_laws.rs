@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::fixture::{MARIADB, MYSQL, in_flight, quiet, row, server, stats};
-use crate::model::{Backlog, FileId, OwnReading, Row, Snapshot, Target, Texts};
+use crate::model::{Backlog, Committer, FileId, OwnReading, Phase, Row, Snapshot, Target, Texts};
 
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() }
@@ -45,6 +45,25 @@ fn any_unsynced() -> impl Strategy<Value = UnsyncedRow> {
             let FileRow { target, info, .. } =
                 row(server, inode, "/d/f", Role::Redo, Op::Write, Stats::default());
             UnsyncedRow { server, target, info, now: backlog(now), most: backlog(now + more), possibly_lost }
+        },
+    )
+}
+
+fn any_wait() -> impl Strategy<Value = WaitRow> {
+    let phase = prop::option::of(prop_oneof![Just(Phase::JournalCommit), Just(Phase::OnCpu)]);
+    (any_server(), any_role(), phase, 0..2usize, 1..9u64, 0..9u64).prop_map(
+        |(server, role, phase, frames, ns, flush)| {
+            let mut under = [0; Committer::ALL.len()];
+            under[Committer::Flush as usize] = flush;
+            WaitRow {
+                server,
+                role,
+                op: Op::Fsync,
+                phase,
+                stack: vec!["f".to_owned(); frames].into(),
+                ns,
+                under,
+            }
         },
     )
 }
@@ -102,6 +121,7 @@ prop_compose! {
         io in many(any_io()),
         counters in many(any_counters()),
         unsynced in any_unsynced_of_time(),
+        waits in many(any_wait()),
     ) -> Interval {
         let (rows, stats) = rest;
         let span = Span { sequence: second, monotonic: Duration::from_secs(second), ..quiet().span };
@@ -129,6 +149,8 @@ prop_compose! {
             io,
             counters,
             unsynced,
+            wait_losses: WaitLosses { stacks: written, ..WaitLosses::default() },
+            waits,
             ..quiet()
         }
     }
@@ -173,12 +195,14 @@ proptest! {
     #[test]
     fn the_difference_of_totals_is_what_its_parts_add_up_to(
         steps in prop::collection::vec(prop::collection::vec((0..3usize, 1..5u64, 1..9_000_000u64), 0..4), 1..6),
+        waits in prop::collection::vec(many(any_wait()), 6),
     ) {
         // Three files, each of whose totals only grows.
         let begin = Instant::now();
         let mut totals = [1, 2, 3].map(|inode| row(MYSQL, inode, "/d/f", Role::Redo, Op::Fsync, Stats::default()));
         let snapshot = |number: usize, files: &[FileRow]| Snapshot {
             files: files.to_vec(),
+            waits: waits[..number].iter().flatten().cloned().collect(),
             number: number as u64,
             ..Snapshot::empty(begin + Duration::from_secs(number as u64), SystemTime::UNIX_EPOCH, quiet().setup)
         };
@@ -193,6 +217,7 @@ proptest! {
         let sum = together(&parts.iter().collect::<Vec<_>>());
         let whole = Interval::between(&snapshots[0], snapshots.last().unwrap());
         prop_assert_eq!((sum.files.len(), sum.span.duration), (whole.files.len(), whole.span.duration));
+        prop_assert_eq!(&sum.waits, &whole.waits);
         for (of_parts, of_whole) in sum.files.iter().zip(&whole.files) {
             // A maximum that a short interval knew only by its bucket may be a bucket's width too high.
             prop_assert!(of_parts.stats.max.ns >= of_whole.stats.max.ns);

@@ -19,12 +19,14 @@ pub(crate) mod neighbours;
 mod op;
 mod owner;
 pub(crate) mod paths;
+mod phase;
 mod role;
 mod rows;
 mod stats;
 mod storage;
 mod table;
 mod unsynced;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +51,7 @@ pub(crate) use neighbours::{Device, Neighbour, Place};
 pub use op::SystemCall;
 pub use op::{Op, Scope, Via};
 pub use owner::{Owner, Proof};
+pub use phase::{Committer, Phase};
 pub use role::Role;
 pub(crate) use role::{Consequence, Numbering};
 pub(crate) use rows::OTHER_NEIGHBOURS;
@@ -61,6 +64,10 @@ pub use storage::{Durability, StorageStack};
 pub use table::{Row, Table};
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
 pub(crate) use unsynced::{PEAKS_REMEMBERED, unsynced_roles};
+#[cfg(test)]
+pub(crate) use waits::waits_between;
+pub(crate) use waits::{MAX_FRAMES, MAX_NAME};
+pub use waits::{Stack, WaitLosses, WaitRow};
 
 /// Serialises a duration as a number of seconds.
 mod seconds {
@@ -186,6 +193,9 @@ pub struct Snapshot {
     pub whole_disks: WholeDisks,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Vec<UnsyncedFile>, Vec<Peak>>,
+    /// What syncs waited for since that is watched; empty where it is not.
+    pub waits: Table<WaitRow>,
+    pub wait_losses: WaitLosses,
 }
 
 impl Snapshot {
@@ -211,6 +221,8 @@ impl Snapshot {
             io: Vec::new(),
             whole_disks: WholeDisks::default(),
             unsynced: Unsynced::default(),
+            waits: Table::default(),
+            wait_losses: WaitLosses::default(),
         }
     }
 }

@@ -50,8 +50,8 @@ pub use programs::AttachedProgram;
 pub use sync::Probe;
 pub use timer::{LogSamples, TimerProbe, TimerSamples};
 pub use wait::{
-    JournalCounts, SlotTime, SlotWait, WAIT_OBJECT, WAIT_OBJECT_TYPES, WaitError, WaitLosses, WaitPlan,
-    WaitProbe, Waits, WatchedFilesystem, Writer,
+    JournalCounts, SlotTime, SlotWait, WAIT_OBJECT, WAIT_OBJECT_TYPES, WaitError, WaitPlan, WaitProbe, Waits,
+    WatchedFilesystem, Writer,
 };
 
 pub(crate) use features::{WaitStorage, may_use_open_maps};
@@ -59,4 +59,6 @@ pub(crate) use libbpf_log::take_libbpf_log;
 pub(crate) use requests::Requests;
 pub(crate) use timer::{LOGS, SLOTS_OF_LOG};
 pub(crate) use unsynced::UnsyncedFile;
-pub(crate) use wait::{CLOCKS, COMMITTER_STATES, MAX_FILESYSTEMS};
+#[cfg(test)]
+pub(crate) use wait::COMMITTER_STATES;
+pub(crate) use wait::{CLOCKS, MAX_FILESYSTEMS};

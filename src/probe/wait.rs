@@ -1,5 +1,5 @@
-//! The wait probes: an object of their own, attached beside the sync calls and only while `explain` runs. The
-//! two share the maps that tell which threads are in a traced sync.
+//! The wait probes: an object of their own, attached beside the sync calls and only for `explain` and for
+//! `record --waits`. The two share the maps that tell which threads are in a traced sync.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,6 +15,7 @@ use super::attach::Attached;
 use super::contract::{Record, view};
 use super::{features, globals, min_core_btf, programs};
 use crate::linux::clock::monotonic_ns;
+use crate::model::{Committer, WaitLosses};
 use skeleton::types;
 
 #[allow(clippy::all, clippy::unwrap_used, unsafe_op_in_unsafe_fn, missing_docs)]
@@ -47,6 +48,8 @@ mod constants {
 pub(crate) use constants::{CLOCKS as MAX_FILESYSTEMS, COMMITTER_STATES};
 use constants::{CLOCKS_OF_DISK, COMMITTER_IDLE, COMMITTER_RANGES};
 
+const _: () = assert!(Committer::ALL.len() == COMMITTER_STATES + 1, "all of the kernel side's, and other");
+
 /// Programs of the second level; the first level works without them.
 const SECOND_LEVEL: [&str; 5] =
     ["issue_request", "requeue_request", "complete_request", "start_commit", "start_handle"];
@@ -77,6 +80,8 @@ pub struct SlotTime {
     /// Could have run, but no processor was free.
     pub queued_ns: u64,
     pub waits: u64,
+    /// Syncs that have begun and not ended.
+    pub in_flight: i64,
 }
 
 /// The waits of one row's syncs at one place.
@@ -152,22 +157,6 @@ impl Waits {
     pub(crate) fn is_attached(&self, program: &str) -> bool {
         !self.not_attached.iter().any(|(name, _)| name == program)
     }
-}
-
-/// What could not be recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitLosses {
-    /// Waits whose stack is unknown.
-    pub stacks: u64,
-    /// Waits not attributed to a file: they are counted by operation.
-    pub waits: u64,
-    /// Waits that were not recorded at all.
-    pub unplaced: u64,
-    pub unplaced_ns: u64,
-    /// jbd2 handles whose process is unknown (map full).
-    pub writers: u64,
-    /// Runs of the scheduler's hooks that the kernel skipped.
-    pub skipped: u64,
 }
 
 /// The attached wait probes. Dropping it detaches them.
@@ -289,20 +278,38 @@ impl WaitProbe {
         Ok(())
     }
 
-    /// Everything that was seen in the window. After [`WaitProbe::end`].
+    /// Everything that was seen in the window, up to now.
     pub fn read(&mut self) -> Result<Waits, WaitError> {
+        let end_ns = if self.end_ns > 0 { self.end_ns } else { monotonic_ns() };
+        let (times, all) = self.totals()?;
         let mut waits = Waits {
-            window: Duration::from_nanos(self.end_ns.saturating_sub(self.start_ns)),
+            window: Duration::from_nanos(end_ns.saturating_sub(self.start_ns)),
+            times,
+            waits: all,
             lost: self.losses(),
             not_attached: self.not_attached.clone(),
             journals: self.journals()?,
             ..Waits::default()
         };
+        for key in self.skel.maps.stacks.keys() {
+            if let Some(hash) = number(&key)
+                && let Some(frames) = self.stack(hash)?
+            {
+                waits.stacks.insert(hash, frames);
+            }
+        }
+        Ok(waits)
+    }
+
+    /// Up to now. The programs go on: they add entries to their maps and take none out, so that each is
+    /// found; what is counted meanwhile may be missing, and is there the next time.
+    pub(crate) fn totals(&mut self) -> Result<(Vec<SlotTime>, Vec<SlotWait>), WaitError> {
+        let (mut times, mut waits) = (Vec::new(), Vec::new());
         for slot in 0..self.slots {
             let spent: types::spent = self.spent.read(slot)?;
-            if spent.total_ns > 0 {
-                let types::spent { total_ns, cpu_ns, queued_ns, waits: n, .. } = spent;
-                waits.times.push(SlotTime { slot, total_ns, cpu_ns, queued_ns, waits: n });
+            if spent.total_ns > 0 || spent.waits > 0 {
+                let types::spent { total_ns, cpu_ns, queued_ns, waits: n, in_flight, .. } = spent;
+                times.push(SlotTime { slot, total_ns, cpu_ns, queued_ns, waits: n, in_flight });
             }
         }
         self.spent.unmap();
@@ -315,7 +322,7 @@ impl WaitProbe {
             else {
                 continue;
             };
-            waits.waits.push(SlotWait {
+            waits.push(SlotWait {
                 slot: key.slot,
                 stack: key.stack,
                 ns: total.ns,
@@ -323,14 +330,28 @@ impl WaitProbe {
                 under: total.under,
             });
         }
-        for key in maps.stacks.keys() {
-            let Some(value) = maps.stacks.lookup(&key, MapFlags::ANY).map_err(failed)? else { continue };
-            let (Some(hash), Some(stack)) = (number(&key), view::<types::stack>(&value)) else {
-                continue;
-            };
-            waits.stacks.insert(hash, stack.frame.iter().copied().take_while(|&ip| ip != 0).collect());
-        }
-        Ok(waits)
+        Ok((times, waits))
+    }
+
+    /// Its addresses, innermost frame first.
+    pub(crate) fn stack(&self, hash: u64) -> Result<Option<Vec<u64>>, WaitError> {
+        let failed = |source| WaitError::Libbpf { step: "read the stacks".into(), source };
+        let value = self.skel.maps.stacks.lookup(&hash.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        let stack = value.and_then(|value| view::<types::stack>(&value));
+        Ok(stack.map(|stack| stack.frame.iter().copied().take_while(|&ip| ip != 0).collect()))
+    }
+
+    /// Gives the place of a wait to others; its total begins anew. For slots without a sync in flight: a
+    /// program may be adding to that of another.
+    pub(crate) fn forget(&self, slot: u32, stack: u64) -> Result<(), WaitError> {
+        // struct wait_key
+        let key = [&slot.to_ne_bytes()[..], &[0; 4], &stack.to_ne_bytes()].concat();
+        self.skel.maps.waits.delete(&key).map_err(failed("make room for waits"))
+    }
+
+    /// (program, reason), as [`Waits::not_attached`].
+    pub(crate) fn not_attached(&self) -> &[(String, String)] {
+        &self.not_attached
     }
 
     fn journals(&self) -> Result<Vec<JournalCounts>, WaitError> {
@@ -369,7 +390,7 @@ impl WaitProbe {
         Ok(journals)
     }
 
-    fn losses(&self) -> WaitLosses {
+    pub(crate) fn losses(&self) -> WaitLosses {
         let bss = self.skel.maps.bss_data.as_deref().expect("the object has a .bss");
         // SAFETY: the kernel changes these words at any moment; each is read once.
         let raw = unsafe { std::ptr::from_ref(&bss.lost).read_volatile() };
@@ -381,6 +402,7 @@ impl WaitProbe {
             unplaced_ns: raw.unplaced_ns,
             writers: raw.writers,
             skipped,
+            syncs: 0,
         }
     }
 }

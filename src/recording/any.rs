@@ -10,7 +10,10 @@ use super::pack::{self, Words};
 use super::{History, Options};
 use crate::model::fixture::{busy, quiet};
 use crate::model::histogram::{BUCKETS, Histogram};
-use crate::model::{Completions, Interval, Max, Rest, Span, Stats};
+use crate::model::{
+    Committer, Completions, Interval, Max, Op, Phase, Rest, Role, ServerId, Span, Stack, Stats, Table,
+    WaitLosses, WaitRow,
+};
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
@@ -54,6 +57,18 @@ fn any_stats() -> impl Strategy<Value = Stats> {
     )
 }
 
+fn any_wait() -> impl Strategy<Value = WaitRow> {
+    let phase = prop::option::of(prop::sample::select(&Phase::ALL[..]));
+    let place = (prop::sample::select(&Role::ALL[..]), prop::sample::select(&Op::ALL[..]), phase);
+    let stack = prop::collection::vec("[a-z_;\u{0}]{0,9}", 0..4);
+    (1..4u32, place, stack, 0..1u64 << 50, any::<[u32; Committer::ALL.len()]>()).prop_map(
+        |(pid, (role, op, phase), stack, ns, under)| {
+            let server = ServerId { pid, start_ns: 1 };
+            WaitRow { server, role, op, phase, stack: stack.into(), ns, under: under.map(u64::from) }
+        },
+    )
+}
+
 fn unpacked(payload: &[u8]) -> Option<Interval> {
     let words = Words::of(&pack::Preamble::of_this_version()).unwrap();
     pack::unpack(payload, Span::NONE, quiet().setup, &words, &Default::default()).ok()
@@ -78,11 +93,26 @@ proptest! {
     }
 
     #[test]
+    fn waits_are_the_same_recorded_and_read_again(
+        waits in prop::collection::vec(any_wait(), 0..9), stacks in any::<u32>(),
+    ) {
+        let wait_losses = WaitLosses { stacks: stacks.into(), syncs: 3, ..WaitLosses::default() };
+        let interval = Interval { waits: waits.into(), wait_losses, ..quiet() };
+        let mut segment = super::segment::Segment::begin(None);
+        prop_assert!(segment.push(&interval, &[]));
+        for bytes in [segment.bytes().to_vec(), segment.compact()] {
+            let read = super::segment::Segment::read(bytes).interval(0, None).unwrap();
+            prop_assert_eq!((&read.waits, read.wait_losses), (&interval.waits, wait_losses));
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_interval_are_refused_or_make_no_more_rows_than_bytes(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
     ) {
         if let Some(interval) = unpacked(&bytes) {
             let rows = interval.roles.len() + interval.files.len() + interval.in_flight.len();
+            let rows = rows + interval.waits.len();
             prop_assert!(rows <= bytes.len());
         }
     }
@@ -119,6 +149,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(config(16))]
+
+    #[test]
+    fn with_fewer_rows_every_role_and_phase_has_its_time(
+        waits in prop::collection::vec(any_wait(), 1_000..2_000),
+    ) {
+        let interval = Interval { waits: waits.into(), ..quiet() };
+        let limited = super::limit::limited(&interval, 50).waits;
+        prop_assert!(limited.iter().filter(|row| row.server != ServerId::NONE).count() <= 256);
+        let sums = |rows: &Table<WaitRow>| {
+            let nobodys = |row: &WaitRow| {
+                WaitRow { server: ServerId::NONE, stack: Stack::default(), ..row.clone() }
+            };
+            rows.iter().map(nobodys).collect::<Table<WaitRow>>()
+        };
+        prop_assert_eq!(sums(&limited), sums(&interval.waits));
+    }
+}
+
 #[test]
 fn buckets_out_of_order_or_out_of_range_are_refused() {
     use prost::Message;
@@ -136,6 +186,30 @@ fn buckets_out_of_order_or_out_of_range_are_refused() {
     {
         assert!(!read(wrong), "{wrong:?}");
     }
+}
+
+#[test]
+fn waits_longer_than_any_are_refused_and_stacks_that_are_too_deep_are_none() {
+    use prost::Message;
+
+    let read = |ns: u64, under: &[u64]| {
+        let row =
+            super::wire::WaitRow { phase: 99, stack: 7, ns, under: under.to_vec(), ..Default::default() };
+        let interval = super::wire::Interval { waits: vec![row], ..Default::default() };
+        unpacked(&interval.encode_to_vec()).map(|interval| interval.waits[0].clone())
+    };
+    let read_as = read(5, &[1; 99]).unwrap();
+    assert_eq!((read_as.phase, read_as.stack.len()), (Some(Phase::Other), 0));
+    assert_eq!(read_as.under.iter().sum::<u64>(), 99, "states of a later version are other");
+    assert!(read(1 << 54, &[]).is_none() && read(5, &[u64::MAX; 2]).is_none());
+
+    let known = |frames: usize, name: &str| {
+        let mut names = super::names::Names::default();
+        let stack = serde_json::json!({"number": 0, "frames": vec![name; frames]});
+        names.read(serde_json::json!({"stacks": [stack]}).to_string().as_bytes());
+        names.stack(0).len()
+    };
+    assert_eq!([known(64, "f"), known(65, "f"), known(1, &"f".repeat(129))], [64, 0, 0]);
 }
 
 /// Two bytes each, and hundreds of times as much in memory.

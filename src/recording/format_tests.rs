@@ -46,8 +46,8 @@ const KINDS: [(Kind, &str, &str); 5] = [
     (
         Kind::Preamble,
         "JSON",
-        "What the numbers of the segment mean: `program` (the version that recorded), `ops` and `roles` (their names by \
-         number), `buckets` of the histograms, `merged_ns` (null where intervals are as they were taken). Its span is empty",
+        "What the numbers of the segment mean: `program` (the version that recorded), `ops`, `roles`, \
+         `phases` of waits and states of `committers` (their names by number), `buckets` of the histograms, `merged_ns` (null where intervals are as they were taken). Its span is empty",
     ),
     (
         Kind::Setup,
@@ -58,7 +58,8 @@ const KINDS: [(Kind, &str, &str); 5] = [
     (
         Kind::Names,
         "JSON",
-        "`servers`, `files` and `neighbours`, each with its `number` in this segment. One that is told again replaces what \
+        "`servers`, `files`, `neighbours` and `stacks` (of waits: `frames`, functions of the kernel, outermost first; at \
+         most 64, of at most 128 bytes), each with its `number` in this segment. One that is told again replaces what \
          was told before, also for earlier intervals. Paths are text in which bytes that are no UTF-8 are `\\xNN` and a backslash is two",
     ),
     (Kind::Interval, "protocol buffers", "The figures of an interval, below"),
@@ -117,7 +118,7 @@ the last one, which has the preamble, too: no damaged byte costs one. Between th
 
 ## Figures
 
-In `Interval`, servers, files, neighbours, roles (`role`) and operations (`op`) are numbers. A histogram is log-linear, \
+In `Interval`, servers, files, neighbours, stacks, roles (`role`), operations (`op`) and phases are numbers. A histogram is log-linear, \
 with {} buckets for each power of two from 2^{} to 2^{} ns, one below and one above.
 
 ```proto

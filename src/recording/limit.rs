@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::model::{
     FileInfo, FileRow, InFlight, Interval, NeighbourRow, OTHER_NEIGHBOURS, Owner, Role, RoleRow, Server,
-    ServerId, Stats, Table, Target, Unsynced, UnsyncedRow, WholeDisks,
+    ServerId, Stats, Table, Target, Unsynced, UnsyncedRow, WaitRow, WholeDisks,
 };
 use crate::server::who::shares::fairly;
 
@@ -28,6 +28,9 @@ const MOST_DEVICES: usize = 16;
 /// Files of which something beside a sync failed; those with the fewest failures are one for each role and
 /// operation, under no server's name.
 const MOST_FAILURES: usize = 50;
+/// Rows of waits, those with most time. The others have no stack; where that is not enough, those with the
+/// least time are under no server's name.
+const MOST_WAITS: usize = 256;
 
 /// `files`: how many rows by file are kept; those with failures first, then those that took most time.
 pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
@@ -112,6 +115,8 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         counters: interval.counters.iter().filter(|row| is_kept(row.server)).cloned().collect(),
         io: interval.io.iter().filter(|row| is_kept(row.server)).copied().collect(),
         unsynced,
+        waits: of_waits(&interval.waits, &owners),
+        wait_losses: interval.wait_losses,
         servers,
     }
 }
@@ -196,6 +201,19 @@ fn of_unsynced(rows: &Table<UnsyncedRow>, owners: &Owners) -> Table<UnsyncedRow>
         let role = row.info.role;
         let (server, target, info) = (ServerId::NONE, Target::Gone(role), nameless(role));
         UnsyncedRow { server, target, info, ..row.clone() }
+    })
+}
+
+fn of_waits(rows: &Table<WaitRow>, owners: &Owners) -> Table<WaitRow> {
+    let most = |rows: &Table<WaitRow>| {
+        let importance = |row: &WaitRow| (row.phase.is_none(), row.ns);
+        first(rows, MOST_WAITS, importance, |row| owners.owner(row.server))
+    };
+    let limited = rows.limit(&most(rows), |row| WaitRow { stack: Arc::default(), ..row.clone() });
+    limited.limit(&most(&limited), |row| WaitRow {
+        server: ServerId::NONE,
+        stack: Arc::default(),
+        ..row.clone()
     })
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::frame::MAX_PAYLOAD;
-use crate::model::{FileInfo, NeighbourRow, Server, ServerId, Target, Words};
+use crate::model::{FileInfo, MAX_FRAMES, MAX_NAME, NeighbourRow, Server, ServerId, Stack, Target, Words};
 use crate::text::escape_sentence;
 
 /// As JSON in a recording.
@@ -35,6 +35,13 @@ struct NeighbourEntry {
     comm: String,
 }
 
+/// Functions of the kernel in which syncs waited, outermost first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct StackEntry {
+    number: u32,
+    frames: Stack,
+}
+
 #[derive(Default, Serialize)]
 struct Entries {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -43,6 +50,8 @@ struct Entries {
     files: Vec<FileEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     neighbours: Vec<NeighbourEntry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stacks: Vec<StackEntry>,
 }
 
 /// The same as they are read: one entry that makes no sense to this version costs no other.
@@ -52,6 +61,7 @@ struct AnyEntries {
     servers: Vec<Value>,
     files: Vec<Value>,
     neighbours: Vec<Value>,
+    stacks: Vec<Value>,
 }
 
 /// By number, as it was told last: of what is known better later, also earlier figures say so.
@@ -60,6 +70,7 @@ pub(super) struct Names {
     servers: BTreeMap<u32, Arc<Server>>,
     files: BTreeMap<u32, (ServerId, Target, Arc<FileInfo>)>,
     neighbours: BTreeMap<u32, (u32, String, String)>,
+    stacks: BTreeMap<u32, Stack>,
 }
 
 impl Names {
@@ -76,11 +87,16 @@ impl Names {
         self.neighbours.extend(neighbours.map(|NeighbourEntry { number, device_number, device, comm }| {
             (number, (device_number, device, comm))
         }));
+        let stacks = entries.stacks.into_iter().filter_map(|value| serde_json::from_value(value).ok());
+        let is_sane = |StackEntry { frames, .. }: &StackEntry| {
+            frames.len() <= MAX_FRAMES && frames.iter().all(|name| name.len() <= MAX_NAME)
+        };
+        self.stacks.extend(stacks.filter(is_sane).map(|StackEntry { number, frames }| (number, frames)));
     }
 
-    /// Servers, files and neighbours.
+    /// Servers, files, neighbours and stacks.
     pub fn len(&self) -> usize {
-        self.servers.len() + self.files.len() + self.neighbours.len()
+        self.servers.len() + self.files.len() + self.neighbours.len() + self.stacks.len()
     }
 
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
@@ -105,6 +121,10 @@ impl Names {
     pub fn neighbour(&self, number: u32) -> (u32, String, String) {
         let known = self.neighbours.get(&number).cloned();
         known.unwrap_or_else(|| (0, String::new(), crate::model::OTHER_NEIGHBOURS.to_owned()))
+    }
+
+    pub fn stack(&self, number: u32) -> Stack {
+        self.stacks.get(&number).cloned().unwrap_or_default()
     }
 }
 
@@ -141,6 +161,7 @@ pub(super) struct Numbers {
     servers: HashMap<ServerId, u32>,
     files: HashMap<(ServerId, Target), u32>,
     neighbours: HashMap<(u32, String), u32>,
+    stacks: HashMap<Stack, u32>,
     told: Names,
     untold: Untold,
 }
@@ -150,6 +171,7 @@ struct Untold {
     servers: Vec<u32>,
     files: Vec<u32>,
     neighbours: Vec<u32>,
+    stacks: Vec<u32>,
 }
 
 impl Numbers {
@@ -200,6 +222,15 @@ impl Numbers {
         number
     }
 
+    pub fn stack(&mut self, stack: &Stack) -> u32 {
+        let next = self.stacks.len() as u32;
+        *self.stacks.entry(stack.clone()).or_insert_with(|| {
+            self.told.stacks.insert(next, stack.clone());
+            self.untold.stacks.push(next);
+            next
+        })
+    }
+
     /// What is to be told before the figures, in pieces that are payloads of frames.
     pub fn tell(&mut self) -> Vec<Vec<u8>> {
         let untold = std::mem::take(&mut self.untold);
@@ -210,7 +241,7 @@ impl Numbers {
 
     /// One entry that is longer than a payload is left out: the figures then are of somebody unknown.
     fn put(&self, untold: Untold, pieces: &mut Vec<Vec<u8>>) {
-        let many = untold.servers.len() + untold.files.len() + untold.neighbours.len();
+        let many = untold.servers.len() + untold.files.len() + untold.neighbours.len() + untold.stacks.len();
         if many == 0 {
             return;
         }
@@ -227,7 +258,7 @@ impl Numbers {
     }
 
     fn json(&self, untold: &Untold) -> Vec<u8> {
-        let (told, Untold { servers, files, neighbours }) = (&self.told, untold);
+        let (told, Untold { servers, files, neighbours, stacks }) = (&self.told, untold);
         let server = |&number: &u32| ServerEntry { number, server: told.servers[&number].clone() };
         let file = |&number: &u32| {
             let (server, target, info) = told.files[&number].clone();
@@ -237,10 +268,12 @@ impl Numbers {
             let (device_number, device, comm) = told.neighbours[&number].clone();
             NeighbourEntry { number, device_number, device, comm }
         };
+        let stack = |&number: &u32| StackEntry { number, frames: told.stacks[&number].clone() };
         let entries = Entries {
             servers: servers.iter().map(server).collect(),
             files: files.iter().map(file).collect(),
             neighbours: neighbours.iter().map(neighbour).collect(),
+            stacks: stacks.iter().map(stack).collect(),
         };
         serde_json::to_vec(&entries).expect("what is told has no part that JSON lacks")
     }
@@ -256,20 +289,22 @@ impl Numbers {
 }
 
 impl Untold {
+    fn lists(&mut self) -> [&mut Vec<u32>; 4] {
+        [&mut self.servers, &mut self.files, &mut self.neighbours, &mut self.stacks]
+    }
+
     fn halves(mut self) -> (Untold, Untold) {
-        // One of each is split by what it is.
-        if self.servers.len() <= 1 && self.files.len() <= 1 && self.neighbours.len() <= 1 {
-            let servers = std::mem::take(&mut self.servers);
-            let is_alone = servers.is_empty();
-            let neighbours = if is_alone { std::mem::take(&mut self.neighbours) } else { Vec::new() };
-            return (Untold { servers, files: Vec::new(), neighbours }, self);
+        let mut other = Untold::default();
+        let is_one_of_each = self.lists().iter().all(|list| list.len() <= 1);
+        for (list, rest) in self.lists().into_iter().zip(other.lists()) {
+            if !is_one_of_each {
+                *rest = list.split_off(list.len().div_ceil(2));
+            } else if !list.is_empty() {
+                *rest = std::mem::take(list);
+                // They are split by what they are.
+                break;
+            }
         }
-        let half = |all: &mut Vec<u32>| all.split_off(all.len().div_ceil(2));
-        let other = Untold {
-            servers: half(&mut self.servers),
-            files: half(&mut self.files),
-            neighbours: half(&mut self.neighbours),
-        };
         (self, other)
     }
 }

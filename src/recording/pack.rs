@@ -16,8 +16,9 @@ use super::names::{Names, Numbers};
 use super::wire::{self, Inconsistent};
 use crate::model::histogram::{self, BUCKETS, Histogram};
 use crate::model::{
-    Amount, Backlog, Completions, DeviceRow, FileRow, InFlight, Interval, Lost, Max, NeighbourRow, Op, Rest,
-    Role, RoleRow, ServerId, ServerIo, Setup, Span, Stats, Table, Unsynced, UnsyncedRow, WholeDisks,
+    Amount, Backlog, Committer, Completions, DeviceRow, FileRow, InFlight, Interval, Lost, Max, NeighbourRow,
+    Op, Phase, Rest, Role, RoleRow, ServerId, ServerIo, Setup, Span, Stats, Table, Unsynced, UnsyncedRow,
+    WaitLosses, WaitRow, WholeDisks,
 };
 
 /// What a segment begins with: the words for its numbers. JSON.
@@ -27,6 +28,11 @@ pub(super) struct Preamble {
     pub program: String,
     pub ops: Vec<String>,
     pub roles: Vec<String>,
+    /// Of waits, and the states of a committer.
+    #[serde(default)]
+    pub phases: Vec<String>,
+    #[serde(default)]
+    pub committers: Vec<String>,
     pub buckets: Buckets,
     /// How long its intervals are, if they were made of shorter ones.
     #[serde(default)]
@@ -53,6 +59,8 @@ impl Preamble {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             ops: Op::ALL.map(|op| op.name().to_owned()).to_vec(),
             roles: Role::ALL.map(|role| role.name().to_owned()).to_vec(),
+            phases: Phase::ALL.map(|phase| phase.name().to_owned()).to_vec(),
+            committers: Committer::ALL.map(|state| state.name().to_owned()).to_vec(),
             buckets: BUCKETS_OF_THIS_VERSION,
             merged_ns: None,
         }
@@ -64,6 +72,8 @@ impl Preamble {
 pub(super) struct Words {
     ops: Vec<Option<Op>>,
     roles: Vec<Role>,
+    phases: Vec<Phase>,
+    committers: Vec<Committer>,
 }
 
 impl Words {
@@ -71,9 +81,17 @@ impl Words {
     pub fn of(preamble: &Preamble) -> Option<Words> {
         let op = |name: &String| Op::ALL.into_iter().find(|op| op.name() == name);
         let role = |name: &String| Role::ALL.into_iter().find(|role| role.name() == name);
+        let phase = |name: &String| Phase::ALL.into_iter().find(|phase| phase.name() == name);
+        let state = |name: &String| Committer::ALL.into_iter().find(|state| state.name() == name);
         (preamble.buckets == BUCKETS_OF_THIS_VERSION).then(|| Words {
             ops: preamble.ops.iter().map(op).collect(),
             roles: preamble.roles.iter().map(|name| role(name).unwrap_or(Role::Other)).collect(),
+            phases: preamble.phases.iter().map(|name| phase(name).unwrap_or(Phase::Other)).collect(),
+            committers: preamble
+                .committers
+                .iter()
+                .map(|name| state(name).unwrap_or(Committer::Other))
+                .collect(),
         })
     }
 
@@ -84,6 +102,14 @@ impl Words {
 
     fn role(&self, number: u32) -> Role {
         self.roles.get(number as usize).copied().unwrap_or(Role::Other)
+    }
+
+    fn phase(&self, number: usize) -> Phase {
+        self.phases.get(number).copied().unwrap_or(Phase::Other)
+    }
+
+    fn committer(&self, number: usize) -> Committer {
+        self.committers.get(number).copied().unwrap_or(Committer::Other)
     }
 }
 
@@ -132,6 +158,18 @@ pub(super) fn pack(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
     let together = |(&(server, role), &bytes): (&(ServerId, Role), &u64), numbers: &mut Numbers| {
         wire::Together { server: numbers.server(server), role: role as u32, bytes }
     };
+    let wait = |row: &WaitRow, numbers: &mut Numbers| {
+        let known = row.under.iter().rposition(|ns| *ns > 0).map_or(0, |last| last + 1);
+        wire::WaitRow {
+            server: numbers.server(row.server),
+            role: row.role as u32,
+            op: row.op as u32,
+            phase: row.phase.map_or(0, |phase| phase as u32 + 1),
+            stack: if row.stack.is_empty() { 0 } else { numbers.stack(&row.stack) + 1 },
+            ns: row.ns.min(MAX_TIME),
+            under: row.under[..known].iter().map(|&ns| ns.min(MAX_TIME)).collect(),
+        }
+    };
     let packed = wire::Interval {
         lost: lost.map(|loss| wire::Loss { name: loss.name.into(), amount: amount(loss.amount) }).collect(),
         servers,
@@ -165,6 +203,8 @@ pub(super) fn pack(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
             })
             .collect(),
         counters: interval.counters.iter().map(|row| counters::pack(row, numbers)).collect(),
+        waits: interval.waits.iter().map(|row| wait(row, numbers)).collect(),
+        wait_losses: (interval.wait_losses != WaitLosses::default()).then(|| interval.wait_losses.into()),
     };
     packed.encode_to_vec()
 }
@@ -214,6 +254,24 @@ pub(super) fn unpack(
         let [now, most] = [row.now, row.most].map(|backlog| backlog.unwrap_or_default().into());
         UnsyncedRow { server, target, info, now, most, possibly_lost: row.possibly_lost }
     };
+    let wait = |row: wire::WaitRow| {
+        let mut under = [0u64; Committer::ALL.len()];
+        for (number, ns) in row.under.iter().enumerate() {
+            let sum = &mut under[words.committer(number) as usize];
+            *sum = sum.saturating_add(*ns);
+        }
+        let is_sane = under.iter().chain([&row.ns]).all(|ns| *ns <= MAX_TIME);
+        let of = |op| WaitRow {
+            server: names.server_id(row.server),
+            role: words.role(row.role),
+            op,
+            phase: row.phase.checked_sub(1).map(|number| words.phase(number as usize)),
+            stack: row.stack.checked_sub(1).map(|number| names.stack(number)).unwrap_or_default(),
+            ns: row.ns,
+            under,
+        };
+        words.op(row.op).map(|op| if is_sane { Ok(of(op)) } else { Err(Inconsistent) })
+    };
     let mut together = BTreeMap::new();
     for row in packed.unsynced_together {
         let most: &mut u64 = together.entry((names.server_id(row.server), words.role(row.role))).or_default();
@@ -251,6 +309,8 @@ pub(super) fn unpack(
             together,
             dropped: packed.unsynced_dropped,
         },
+        waits: table(packed.waits.into_iter().filter_map(wait))?,
+        wait_losses: packed.wait_losses.unwrap_or_default().into(),
     })
 }
 
@@ -348,6 +408,21 @@ impl From<&Stats> for wire::Stats {
             untimed: stats.untimed,
             pending_ns: stats.pending_ns,
         }
+    }
+}
+
+impl From<WaitLosses> for wire::WaitLosses {
+    fn from(lost: WaitLosses) -> wire::WaitLosses {
+        // Of journals nothing is recorded.
+        let WaitLosses { stacks, waits, unplaced, unplaced_ns, writers: _, skipped, syncs } = lost;
+        wire::WaitLosses { stacks, waits, unplaced, unplaced_ns, skipped, syncs }
+    }
+}
+
+impl From<wire::WaitLosses> for WaitLosses {
+    fn from(lost: wire::WaitLosses) -> WaitLosses {
+        let wire::WaitLosses { stacks, waits, unplaced, unplaced_ns, skipped, syncs } = lost;
+        WaitLosses { stacks, waits, unplaced, unplaced_ns, writers: 0, skipped, syncs }
     }
 }
 

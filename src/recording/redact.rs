@@ -65,6 +65,8 @@ impl Redactor {
             io,
             counters,
             unsynced: Unsynced { rows, together, dropped },
+            waits,
+            wait_losses,
         } = m;
         let known: Vec<Arc<Server>> = servers.iter().cloned().collect();
         let is_known =
@@ -98,6 +100,9 @@ impl Redactor {
                 together,
                 dropped,
             },
+            // Their functions are the kernel's.
+            waits,
+            wait_losses,
         }
     }
 

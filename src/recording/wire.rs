@@ -46,6 +46,11 @@ pub(crate) struct Interval {
     pub io: Vec<ServerIo>,
     #[prost(message, repeated, tag = "17")]
     pub counters: Vec<OwnCounters>,
+    /// What syncs waited for, where that was watched.
+    #[prost(message, repeated, tag = "20")]
+    pub waits: Vec<WaitRow>,
+    #[prost(message, optional, tag = "21")]
+    pub wait_losses: Option<WaitLosses>,
 }
 
 /// A count, or nanoseconds (`paused`).
@@ -218,6 +223,45 @@ pub(crate) struct Together {
     pub role: u32,
     #[prost(uint64, tag = "3")]
     pub bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct WaitRow {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(uint32, tag = "2")]
+    pub role: u32,
+    #[prost(uint32, tag = "3")]
+    pub op: u32,
+    /// One more than the number of the phase. 0: from begin to end of the calls, which the phases add up to.
+    #[prost(uint32, tag = "4")]
+    pub phase: u32,
+    /// One more than the number of the stack. 0: it is not known, or not kept apart.
+    #[prost(uint32, tag = "5")]
+    pub stack: u32,
+    #[prost(uint64, tag = "6")]
+    pub ns: u64,
+    /// How long the filesystem's committer was in each state meanwhile, by the numbers of the states.
+    #[prost(uint64, repeated, tag = "7")]
+    pub under: Vec<u64>,
+}
+
+/// Waits whose stack is not known, that are of no file, and that are missing, with their time; runs of the
+/// probes that the kernel skipped; syncs without any wait that is known.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(crate) struct WaitLosses {
+    #[prost(uint64, tag = "1")]
+    pub stacks: u64,
+    #[prost(uint64, tag = "2")]
+    pub waits: u64,
+    #[prost(uint64, tag = "3")]
+    pub unplaced: u64,
+    #[prost(uint64, tag = "4")]
+    pub unplaced_ns: u64,
+    #[prost(uint64, tag = "5")]
+    pub skipped: u64,
+    #[prost(uint64, tag = "6")]
+    pub syncs: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -14,6 +14,7 @@ mod shares;
 mod stalls;
 mod unsynced;
 mod unwatched;
+pub(crate) mod waited;
 mod waits;
 mod writeback;
 
@@ -59,6 +60,8 @@ const LOOK_FOR_LAST: Duration = Duration::from_millis(2);
 
 /// Reads the kernel side and makes snapshots. Lives on one thread.
 pub struct Sampler {
+    /// What syncs wait for, where that is to be kept. Detached first: it uses maps of the other.
+    waits: Option<waited::Kept>,
     probe: Probe,
     ledger: Ledger,
     names: Names,
@@ -120,6 +123,7 @@ impl Sampler {
             note: None,
         };
         Sampler {
+            waits: None,
             probe,
             ledger: Ledger::default(),
             names: Names::new(rules.clone()),
@@ -269,6 +273,7 @@ impl Sampler {
         self.servers.refresh(&mut self.names);
         self.tell_parts();
         self.read_writeback()?;
+        let (waits, wait_losses) = self.read_waits()?;
         self.reclaim()?;
         let mut unsynced = self.unsynced_files(&unsynced, taken)?;
         // After that: what it gives back must not come in again.
@@ -313,6 +318,8 @@ impl Sampler {
             io,
             whole_disks,
             unsynced,
+            waits,
+            wait_losses,
         })
     }
 
@@ -410,6 +417,9 @@ impl Sampler {
     /// Ends counting. What had been counted then: those syncs that are in flight now are not in it with their
     /// latencies, which may be much longer than what lies before the end.
     pub fn stop(&mut self) -> std::io::Result<Snapshot> {
+        if let Some(kept) = &mut self.waits {
+            kept.probe.end().map_err(std::io::Error::other)?;
+        }
         self.probe.stop();
         let (taken, taken_wall, monotonic) = now();
         Ok(Snapshot { taken, taken_wall, monotonic, ..self.snapshot()? })
@@ -520,6 +530,9 @@ impl Sampler {
         }
         if !gone.is_empty() {
             self.writeback.fold_ended(&gone, &self.names);
+            if let Some(kept) = &mut self.waits {
+                kept.waited.fold_ended(&gone);
+            }
             self.forget_unsynced(&gone)?;
             self.names.forget(&gone);
             self.servers.forget(&gone);

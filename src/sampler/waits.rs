@@ -1,14 +1,43 @@
-//! What `explain` asks of the sampler beside its snapshots.
+//! What `explain` asks of the sampler beside its snapshots, and the waits in snapshots.
+
+use std::io;
 
 use super::ledger::Subject;
+use super::waited::{Kept, Tell, Waited};
 use super::{Sampler, role_of};
-use crate::model::{Op, Role, ServerId};
+use crate::model::{Op, Role, ServerId, Table, WaitLosses, WaitRow};
 use crate::probe::{SLOTS_OF_LOG, TimerProbe, WaitError, WaitPlan, WaitProbe};
+
+/// Half of those for which the kernel side has room.
+const MANY_WAITS: usize = 32_768;
 
 impl Sampler {
     /// Attaches the wait probes, if the configuration prepared for them.
     pub fn watch_waits(&self, plan: &WaitPlan) -> Result<WaitProbe, WaitError> {
         self.probe.watch_waits(plan)
+    }
+
+    /// From now on each snapshot has what syncs waited for.
+    pub fn keep_waits(&mut self, mut probe: WaitProbe, tell: Tell) -> Result<(), WaitError> {
+        probe.begin()?;
+        self.waits = Some(Kept { probe, tell, waited: Waited::default() });
+        Ok(())
+    }
+
+    /// Files and servers are known as well as they are by now.
+    pub(super) fn read_waits(&mut self) -> io::Result<(Table<WaitRow>, WaitLosses)> {
+        let Some(mut kept) = self.waits.take() else { return Ok(Default::default()) };
+        let Kept { probe, tell, waited } = &mut kept;
+        let (times, waits) = probe.totals().map_err(io::Error::other)?;
+        let told = |stack| probe.stack(stack).ok().flatten().map(|frames| tell(&frames));
+        waited.take(&times, &waits, told, |slot| self.owner_of(slot));
+        if waits.len() > MANY_WAITS {
+            waited.forget_idle(&times, |slot, stack| probe.forget(slot, stack).is_ok());
+        }
+        let rows = waited.rows().clone();
+        let lost = WaitLosses { syncs: self.without_wait_state(), ..probe.losses() };
+        self.waits = Some(kept);
+        Ok((rows, lost))
     }
 
     /// Begins to sample how many syncs of the logs are in flight. Whose is said by [`TimerProbe::watch`].

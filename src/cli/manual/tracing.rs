@@ -201,6 +201,7 @@ pub(super) const RECORD: Manual = Manual {
         example("fsynctop record -o /srv/fsynctop --limit 1G -d 8h", "eight hours, a gigabyte at most"),
         example("fsynctop record mysql --writes all", "one engine, and all of its writes"),
         example("fsynctop record --pid 4711 --counters", "beside what the server counts itself"),
+        example("fsynctop record -o before --waits", "and what each sync waits for"),
     ],
     exit: &[
         DONE,
@@ -212,7 +213,11 @@ pub(super) const RECORD: Manual = Manual {
     ],
     files: &[BTF, TRACEFS, DEFAULTS],
     environment: &[LOCALE, PASSWORD, POSTGRES_PASSWORD, REDIS_PASSWORD],
-    costs: &TRACING,
+    costs: &[
+        TRACING[0],
+        TRACING[1],
+        "With --waits, hooks of the scheduler cost what they cost `fsynctop explain`.",
+    ],
     see_also: &[],
     brief: Some(&[
         "output-directory",

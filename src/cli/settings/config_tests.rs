@@ -66,7 +66,7 @@ fn what_could_do_harm_is_for_the_command_line_alone() {
 
 /// Options that are no keys, each for a reason: they name a place to write to or a place to ask, choose among
 /// what happens to run, or say what this one call is for.
-const FOR_ONE_CALL: [&str; 63] = [
+const FOR_ONE_CALL: [&str; 64] = [
     "at",
     "buckets",
     "by",
@@ -128,6 +128,7 @@ const FOR_ONE_CALL: [&str; 63] = [
     "verdict-stalled",
     "version",
     "wait",
+    "waits",
     "watch",
     "web-config-file",
 ];

@@ -1,13 +1,14 @@
 //! Aggregates waits by slot and stack into seconds by server, role, operation and phase.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::rules::Rules;
 use super::symbols::Symbols;
 use super::{Committer, Phase};
-use crate::model::{Op, Role, ServerId};
-use crate::probe::{COMMITTER_STATES, WaitLosses, Waits};
+use crate::model::{Interval, Op, Role, ServerId, WaitLosses, WaitRow};
+use crate::probe::Waits;
+use crate::sampler::waited::Waited;
 
 /// The server, role and operation of some syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,22 +31,22 @@ pub struct Part {
 
 impl Part {
     pub fn accounted(&self) -> u64 {
-        self.phases.values().sum()
+        sum(self.phases.values())
     }
 
     /// Device cache flushes of both levels.
     pub fn flush(&self) -> u64 {
         let under = self.under.iter().filter(|((_, state), _)| *state == Committer::Flush);
-        self.phases.get(&Phase::DeviceFlush).copied().unwrap_or(0) + under.map(|(_, ns)| ns).sum::<u64>()
+        sum(self.phases.get(&Phase::DeviceFlush).into_iter().chain(under.map(|(_, ns)| ns)))
     }
 
     fn add(&mut self, other: &Part) {
-        self.measured += other.measured;
-        for (&phase, ns) in &other.phases {
-            *self.phases.entry(phase).or_default() += ns;
+        add(&mut self.measured, other.measured);
+        for (&phase, &ns) in &other.phases {
+            add(self.phases.entry(phase).or_default(), ns);
         }
-        for (&key, ns) in &other.under {
-            *self.under.entry(key).or_default() += ns;
+        for (&key, &ns) in &other.under {
+            add(self.under.entry(key).or_default(), ns);
         }
     }
 }
@@ -67,55 +68,44 @@ pub struct Account {
     pub parts: BTreeMap<Who, Part>,
     pub stacks: Vec<Stack>,
     pub lost: WaitLosses,
-    /// Syncs whose waits are unknown.
-    pub syncs_unseen: u64,
 }
 
 impl Account {
     /// `who`: the owner of a slot. Unknown slots are counted under no server and the role `other`.
-    pub fn new(waits: &Waits, symbols: &Symbols, rules: &Rules, who: impl Fn(u32) -> Option<Who>) -> Account {
-        let unknown = |slot: u32| Who {
-            server: ServerId::NONE,
-            role: Role::Other,
-            op: Op::ALL.get(slot as usize).copied().unwrap_or(Op::Fsync),
-        };
-        let mut slots: HashMap<u32, Who> = HashMap::new();
-        let mut owner = |slot: u32| *slots.entry(slot).or_insert_with(|| who(slot).unwrap_or(unknown(slot)));
-        let mut account = Account { window: waits.window, lost: waits.lost, ..Account::default() };
-        let mut stacks: BTreeMap<(Who, Phase, u64), u64> = BTreeMap::new();
-        for time in &waits.times {
-            let who = owner(time.slot);
+    pub fn new(
+        waits: &Waits,
+        symbols: &Symbols,
+        rules: &Rules,
+        mut who: impl FnMut(u32) -> Option<Who>,
+    ) -> Account {
+        let tell = |stack| Some(rules.tell(symbols, waits.stacks.get(&stack)?));
+        let owner = |slot| who(slot).map(|Who { server, role, op }| (server, role, op));
+        let mut waited = Waited::default();
+        waited.take(&waits.times, &waits.waits, tell, owner);
+        Account::of(waited.rows(), waits.window, waits.lost)
+    }
+
+    /// Of an interval for which they were recorded.
+    pub(crate) fn recorded(m: &Interval) -> Account {
+        Account::of(&m.waits, m.span.duration, m.wait_losses)
+    }
+
+    fn of(rows: &[WaitRow], window: Duration, lost: WaitLosses) -> Account {
+        let mut account = Account { window, lost, ..Account::default() };
+        for row in rows {
+            let who = Who { server: row.server, role: row.role, op: row.op };
             let part = account.parts.entry(who).or_default();
-            part.measured += time.total_ns;
-            for (phase, ns) in [(Phase::OnCpu, time.cpu_ns), (Phase::RunQueue, time.queued_ns)] {
-                *part.phases.entry(phase).or_default() += ns;
-                *stacks.entry((who, phase, 0)).or_default() += ns;
+            let Some(phase) = row.phase else {
+                add(&mut part.measured, row.ns);
+                continue;
+            };
+            if row.ns > 0 {
+                add(part.phases.entry(phase).or_default(), row.ns);
+                account.stacks.push(Stack { who, phase, frames: row.stack.to_vec(), ns: row.ns });
             }
-        }
-        let mut phases: HashMap<u64, Phase> = HashMap::new();
-        for wait in &waits.waits {
-            let who = owner(wait.slot);
-            let phase = *phases.entry(wait.stack).or_insert_with(|| {
-                let frames = waits.stacks.get(&wait.stack).map(Vec::as_slice).unwrap_or_default();
-                rules.phase_of(frames.iter().filter_map(|&address| symbols.name(address)))
-            });
-            let part = account.parts.entry(who).or_default();
-            *part.phases.entry(phase).or_default() += wait.ns;
-            *stacks.entry((who, phase, wait.stack)).or_default() += wait.ns;
-            if phase.has_committer() {
-                add_under(part, phase, wait.ns, &wait.under);
+            for (state, &ns) in Committer::ALL.into_iter().zip(&row.under).filter(|(_, ns)| **ns > 0) {
+                add(part.under.entry((phase, state)).or_default(), ns);
             }
-        }
-        account.stacks = stacks
-            .into_iter()
-            .filter(|(_, ns)| *ns > 0)
-            .map(|((who, phase, stack), ns)| {
-                let frames = waits.stacks.get(&stack).map(Vec::as_slice).unwrap_or_default();
-                Stack { who, phase, frames: names(frames, symbols), ns }
-            })
-            .collect();
-        for part in account.parts.values_mut() {
-            part.phases.retain(|_, ns| *ns > 0);
         }
         account
     }
@@ -124,7 +114,7 @@ impl Account {
     pub(crate) fn flush_waits(&self, server: ServerId) -> BTreeMap<Role, u64> {
         let mut waits = BTreeMap::new();
         for (who, part) in self.parts.iter().filter(|(who, _)| who.server == server) {
-            *waits.entry(who.role).or_default() += part.flush();
+            add(waits.entry(who.role).or_default(), part.flush());
         }
         waits
     }
@@ -144,39 +134,21 @@ impl Account {
     }
 }
 
-/// The committer's states during a wait; time that its clock did not cover is `other`. All zero: no second
-/// level.
-fn add_under(part: &mut Part, phase: Phase, ns: u64, under: &[u64; COMMITTER_STATES]) {
-    let seen: u64 = under.iter().sum();
-    if seen == 0 {
-        return;
-    }
-    for (state, &ns) in Committer::ALL.into_iter().zip(under).filter(|(_, ns)| **ns > 0) {
-        *part.under.entry((phase, state)).or_default() += ns;
-    }
-    if ns > seen {
-        *part.under.entry((phase, Committer::Other)).or_default() += ns - seen;
-    }
+/// Of a recording, anything may have been written.
+fn add(sum: &mut u64, ns: u64) {
+    *sum = sum.saturating_add(ns);
 }
 
-/// Outermost first, from the system call to the wait, without the frames of the tracing itself.
-fn names(frames: &[u64], symbols: &Symbols) -> Vec<String> {
-    let mut names: Vec<String> = frames
-        .iter()
-        .map(|&address| symbols.name(address).map_or_else(|| format!("{address:#x}"), str::to_owned))
-        .collect();
-    // Frames beyond the switch to another thread belong to the tracing.
-    if let Some(at) = names.iter().position(|name| name == "__schedule") {
-        names.drain(..at);
-    }
-    names.reverse();
-    names
+fn sum<'a>(times: impl IntoIterator<Item = &'a u64>) -> u64 {
+    times.into_iter().fold(0, |sum, ns| sum.saturating_add(*ns))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
-    use crate::probe::{SlotTime, SlotWait};
+    use crate::probe::{COMMITTER_STATES, SlotTime, SlotWait};
 
     fn who(role: Role) -> Who {
         Who { server: ServerId { pid: 7, start_ns: 0 }, role, op: Op::Fdatasync }
@@ -189,8 +161,8 @@ mod tests {
         Waits {
             window: Duration::from_secs(1),
             times: vec![
-                SlotTime { slot: 300, total_ns: 1_000, cpu_ns: 100, queued_ns: 50, waits: 2 },
-                SlotTime { slot: 301, total_ns: 2_000, cpu_ns: 2_000, queued_ns: 0, waits: 0 },
+                SlotTime { slot: 300, total_ns: 1_000, cpu_ns: 100, queued_ns: 50, waits: 2, in_flight: 0 },
+                SlotTime { slot: 301, total_ns: 2_000, cpu_ns: 2_000, ..SlotTime::default() },
             ],
             waits: vec![
                 SlotWait { slot: 300, stack: 1, ns: 800, waits: 1, under },
@@ -216,17 +188,60 @@ mod tests {
 
     #[test]
     fn flushes_of_both_levels_are_one_sum_and_level_two_adds_up_to_its_wait() {
-        let mut part = Part::default();
-        let mut under = [0; COMMITTER_STATES];
-        under[Committer::Flush as usize] = 500;
-        under[Committer::LogBlocks as usize] = 250;
-        part.phases.insert(Phase::DeviceFlush, 30);
-        add_under(&mut part, Phase::JournalCommit, 800, &under);
-        assert_eq!(part.flush(), 530);
-        assert_eq!(part.under.values().sum::<u64>(), 800);
+        let symbols = Symbols::parse(&b"10 T jbd2_log_wait_commit\n"[..]).unwrap();
+        let mut waits = waits();
+        waits.stacks.insert(1, vec![0x11]);
+        let of = |_| Some(who(Role::Redo));
+        let total = Account::new(&waits, &symbols, &Rules::builtin(), of).total();
+        assert_eq!((total.phases[&Phase::JournalCommit], total.flush()), (800, 500));
+        assert_eq!(total.under.values().sum::<u64>(), 800);
         // No clock, no second level.
-        let mut none = Part::default();
-        add_under(&mut none, Phase::JournalCommit, 800, &[0; COMMITTER_STATES]);
+        waits.waits.iter_mut().for_each(|wait| wait.under = [0; COMMITTER_STATES]);
+        let none = Account::new(&waits, &symbols, &Rules::builtin(), of).total();
         assert!(none.under.is_empty());
+    }
+
+    #[test]
+    fn an_account_is_the_same_after_it_was_recorded() {
+        use crate::model::fixture::quiet;
+        use crate::recording::{History, Options};
+
+        let symbols = Symbols::parse(&b"10 T do_fsync\n20 T jbd2_log_wait_commit\n"[..]).unwrap();
+        let (mut waits, rules) = (waits(), Rules::builtin());
+        waits.stacks.insert(1, vec![0x21, 0x11]);
+        let direct = Account::new(&waits, &symbols, &rules, |_| Some(who(Role::Redo)));
+        assert_eq!(
+            direct.stacks.iter().filter(|stack| stack.frames == ["do_fsync", "jbd2_log_wait_commit"]).count(),
+            1
+        );
+
+        let mut waited = Waited::default();
+        let (mut history, mut m) = (History::new(Options::default()), quiet());
+        // In two halves.
+        for part in [2, 1] {
+            let mut seen = waits.clone();
+            for time in &mut seen.times {
+                time.total_ns /= part;
+                time.cpu_ns /= part;
+                time.queued_ns /= part;
+            }
+            for wait in &mut seen.waits {
+                wait.ns /= part;
+                wait.under = wait.under.map(|ns| ns / part);
+            }
+            let before = waited.rows().clone();
+            let tell = |stack| Some(rules.tell(&symbols, waits.stacks.get(&stack)?));
+            waited.take(&seen.times, &seen.waits, tell, |_| {
+                Some((who(Role::Redo).server, Role::Redo, Op::Fdatasync))
+            });
+            m.waits = crate::model::waits_between(&before, waited.rows());
+            m.span.start = m.span.end;
+            m.span.end += m.span.duration;
+            m.span.sequence += 1;
+            history.push(&m);
+        }
+        let recorded = Account::recorded(&history.last(Duration::MAX).unwrap());
+        assert_eq!((&recorded.parts, &recorded.stacks), (&direct.parts, &direct.stacks));
+        assert_eq!(recorded.accounted_share(), direct.accounted_share());
     }
 }

@@ -23,7 +23,8 @@ pub fn facts(
         return Vec::new();
     }
     let under = |wanted: Committer| -> u64 {
-        total.under.iter().filter(|((_, state), _)| *state == wanted).map(|(_, ns)| ns).sum()
+        let of = total.under.iter().filter(|((_, state), _)| *state == wanted);
+        of.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
     };
     let phase = |wanted| total.phases.get(&wanted).copied().unwrap_or(0);
     let queue = processors.queue_in_words();
@@ -33,12 +34,12 @@ pub fn facts(
             "the device to flush its cache; fewer syncs of others on it, power-loss protection or a faster device shorten this",
         ),
         (
-            phase(Phase::DataPages) + under(Committer::Data),
+            phase(Phase::DataPages).saturating_add(under(Committer::Data)),
             "data pages to be written, at the speed of the device",
         ),
         (under(Committer::LogBlocks), "the blocks of the journal to be written"),
         (
-            phase(Phase::JournalSpace) + under(Committer::Checkpoint),
+            phase(Phase::JournalSpace).saturating_add(under(Committer::Checkpoint)),
             "space in the journal: it is too small for this load, or its checkpoints are too slow",
         ),
         (under(Committer::OpenHandles), "other writers to finish with the transaction being committed"),

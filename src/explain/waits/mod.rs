@@ -5,7 +5,6 @@ pub mod disks;
 mod facts;
 pub(crate) mod flame;
 mod journal;
-mod phase;
 mod processors;
 pub mod rules;
 pub mod symbols;
@@ -13,5 +12,6 @@ pub mod symbols;
 pub use account::{Account, Part, Who};
 pub use facts::{facts, neighbours};
 pub use journal::{Journal, JournalWriter, journals};
-pub use phase::{Committer, Phase};
 pub use processors::Processors;
+
+pub use crate::model::{Committer, Phase};

@@ -50,5 +50,6 @@ pub(crate) fn is_cause(ns: u64, all: u64) -> bool {
 pub(crate) fn queued_ns(waits: &Account) -> u64 {
     let total = waits.total();
     let under = total.under.iter().filter(|((_, state), _)| *state == Committer::Queued).map(|(_, ns)| ns);
-    total.phases.get(&Phase::RunQueue).copied().unwrap_or(0) + under.sum::<u64>()
+    let queued = total.phases.get(&Phase::RunQueue);
+    queued.into_iter().chain(under).fold(0, |sum, ns| sum.saturating_add(*ns))
 }

@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 
+use super::symbols::Symbols;
 use super::{Committer, Phase};
+use crate::model::{MAX_FRAMES, MAX_NAME};
+use crate::sampler::waited::Told;
 
 const BUILTIN: &str = include_str!("rules.toml");
 
@@ -66,6 +69,12 @@ impl Rules {
         self.wait.iter().find(decides).map_or(Phase::Other, |rule| rule.phase)
     }
 
+    /// What a stack says. `frames`: addresses, innermost first.
+    pub fn tell(&self, symbols: &Symbols, frames: &[u64]) -> Told {
+        let phase = self.phase_of(frames.iter().filter_map(|&address| symbols.name(address)));
+        (phase, functions(frames, symbols).into())
+    }
+
     /// The state of a committer that is in a function of this name.
     pub fn committer_in(&self, function: &str) -> Option<Committer> {
         let rule = self.committer.iter().find(|rule| rule.names.have(function))?;
@@ -77,6 +86,26 @@ impl Rules {
             CommitterName::LogBlocks => Committer::LogBlocks,
         })
     }
+}
+
+/// Outermost first, from the system call to the wait, without the frames of the tracing itself.
+fn functions(frames: &[u64], symbols: &Symbols) -> Vec<String> {
+    let mut names: Vec<String> = frames
+        .iter()
+        .take(MAX_FRAMES)
+        .map(|&address| symbols.name(address).map_or_else(|| format!("{address:#x}"), at_most))
+        .collect();
+    // Frames beyond the switch to another thread belong to the tracing.
+    if let Some(at) = names.iter().position(|name| name == "__schedule") {
+        names.drain(..at);
+    }
+    names.reverse();
+    names
+}
+
+fn at_most(name: &str) -> String {
+    let end = (0..=name.len().min(MAX_NAME)).rfind(|&at| name.is_char_boundary(at));
+    name[..end.unwrap_or(0)].to_owned()
 }
 
 fn is_like(name: &str, pattern: &str) -> bool {

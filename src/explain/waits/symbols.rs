@@ -35,7 +35,7 @@ impl Symbols {
     }
 
     /// Parses lines of "ffffffff81000000 T _text [module]"; other symbols than functions are skipped.
-    fn parse(mut lines: impl BufRead) -> io::Result<Symbols> {
+    pub(super) fn parse(mut lines: impl BufRead) -> io::Result<Symbols> {
         let mut symbols = Symbols::default();
         let mut line = String::new();
         while lines.read_line(&mut line)? > 0 {

@@ -97,6 +97,8 @@ impl World {
                 dropped: self.unsynced_dropped,
                 ..Unsynced::default()
             },
+            waits: Default::default(),
+            wait_losses: Default::default(),
         };
         let snapshot = Arc::new(snapshot);
         let mut published = match self.book.last() {

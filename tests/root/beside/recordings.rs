@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::disk::{Frozen, Mounted};
-use crate::common::faults::signal;
+use crate::common::faults::{FaultFs, signal};
 use crate::common::measured::{count, number};
 use crate::common::{Running, built, needs, wait_until};
 
@@ -76,6 +76,41 @@ fn root_a_recording_has_each_call_and_byte_of_a_known_load() {
     assert_eq!(parts.iter().map(syncs).sum::<u64>(), 12_000);
     let (status, said) = segments(&recording);
     assert!(status == Some(0) && said.contains("Nothing of it is missing."), "{said}");
+}
+
+#[test]
+#[ignore = "needs root and a kernel with BTF"]
+fn root_what_syncs_waited_for_is_recorded_and_explained_with_its_stacks() {
+    needs(&[TRACEFS, "/dev/fuse"]);
+    let (slow, recordings) = (FaultFs::mount("delay 20ms"), tempfile::tempdir().unwrap());
+    let recording = recordings.path().join("of waits");
+    let load = syncgen(slow.path(), &["--threads", "2", "--files", "2", "--syncs", "60"]);
+    let mut record = fsynctop();
+    record.args(["record", "--waits", "-i", "100ms", "--output-directory"]).arg(&recording).arg("--");
+    let output = record.arg(load.get_program()).args(load.get_args()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let all = replayed(&recording, &[]);
+    let seconds = |row: &Value| row["total_seconds"].as_f64().unwrap();
+    let measured: f64 = all["roles"].as_array().unwrap().iter().map(seconds).sum();
+    assert!(measured >= 120.0 * 0.02, "{measured}");
+
+    let [folded, graph] = ["folded", "graph"].map(|name| recordings.path().join(name));
+    let mut explain = fsynctop();
+    explain.args(["explain", "--replay"]).arg(&recording);
+    explain.arg("--folded").arg(&folded).arg("--flamegraph").arg(&graph);
+    let output = explain.output().unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let cause = "was spent waiting for the server of a FUSE or network filesystem";
+    assert!(page.contains(cause) && !page.contains("record --waits"), "{page}");
+    let folded = std::fs::read_to_string(folded).unwrap();
+    let microseconds = |line: &str| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+    let waited: f64 = folded.lines().map(microseconds).sum::<f64>() / 1e6;
+    assert!((0.9..1.1).contains(&(waited / measured)), "{waited} of {measured} s\n{page}");
+    let is_remote = |line: &&str| line.contains("fuse_") && line.contains(";[FUSE or network filesystem] ");
+    let remote: f64 = folded.lines().filter(is_remote).map(microseconds).sum::<f64>() / 1e6;
+    assert!(remote > 0.8 * waited, "{folded}");
+    assert!(std::fs::read_to_string(graph).unwrap().contains("fuse_"));
 }
 
 /// A recorder of a load that goes on.
