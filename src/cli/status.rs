@@ -21,11 +21,11 @@ use super::signals::End;
 use super::standing;
 use crate::engine::engines::Engines;
 use crate::live::{self, Live};
-use crate::model::{Interval, ServerId};
+use crate::model::{Interval, ServerId, VerdictRow};
 use crate::recording::remote::{self, RemoteError, StandingOf};
 use crate::render::Style;
 use crate::server::who::selection::Selection;
-use crate::text::{duration_in_words, escape, escape_sentence, rfc3339};
+use crate::text::{duration_in_words, escape, escape_sentence, rfc3339, rfc3339_millis};
 use crate::verdict::{OfServer, State, Thresholds, of_window};
 
 /// How long it looks where no exporter is there.
@@ -97,13 +97,33 @@ pub(crate) fn run(arguments: &Status, engines: Arc<Engines>) -> anyhow::Result<E
 fn recorded(m: &Interval, is_meant: impl Fn(ServerId) -> bool) -> Found {
     let mut m = m.clone();
     m.retain_servers(is_meant);
+    let mut servers = standing_in(&m);
+    servers.iter_mut().for_each(|one| as_it_was_told(one, &m));
     Found {
-        servers: standing_in(&m),
-        looked_for: Some(m.span.duration),
+        servers,
+        looked_for: m.verdicts.is_empty().then_some(m.span.duration),
         recorded: Some((m.span.start, m.span.end)),
         not_tracing: None,
         not_recording: None,
     }
+}
+
+/// What an exporter told then knows of what had been before, too.
+fn as_it_was_told(one: &mut StandingOf, m: &Interval) {
+    let is_its = |row: &&VerdictRow| row.server.pid == one.verdict.pid;
+    let Some(told) = m.verdicts.iter().find(is_its) else { return };
+    let Some(state) = State::ALL.into_iter().find(|state| state.name() == told.state) else { return };
+    let OfServer { server, pid, storage, .. } = one.verdict.clone();
+    one.verdict = OfServer {
+        server,
+        pid,
+        state,
+        since: rfc3339_millis(told.since),
+        for_seconds: m.span.end.duration_since(told.since).unwrap_or_default().as_secs_f64(),
+        sentence: told.sentence.clone(),
+        because: None,
+        storage,
+    };
 }
 
 fn tell(arguments: &Status, mut found: Found) -> anyhow::Result<ExitCode> {
@@ -216,7 +236,10 @@ fn notes(found: &Found) -> Vec<String> {
     notes.extend(found.not_recording.as_deref().map(standing::not_recording));
     if let Some((from, to)) = found.recorded {
         let [from, to] = [from, to].map(|time| standing::moment(&rfc3339(time)));
-        notes.push(format!("As recorded from {from} to {to}: what failed before is not known."));
+        notes.push(match found.looked_for {
+            Some(_) => format!("As recorded from {from} to {to}: what failed before is not known."),
+            None => format!("As the exporter told it at the end of what was recorded from {from} to {to}."),
+        });
     } else if let Some(time) = found.looked_for {
         notes.push(format!(
             "Seen in {}, without an exporter: what failed before is not known.",
@@ -224,7 +247,7 @@ fn notes(found: &Found) -> Vec<String> {
         ));
     }
     let failing = found.servers.iter().find(|one| one.verdict.state == State::Failing);
-    if let (Some(one), None) = (failing, found.looked_for) {
+    if let (Some(one), None, None) = (failing, found.looked_for, found.recorded) {
         let name = super::shell::words([one.verdict.server.clone().into()].into_iter());
         notes.push(format!("`fsynctop ack {name}` acknowledges its failures."));
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::confine::User;
 use super::link::{Assignment, Next, Recorded};
 use crate::linux::lock;
-use crate::model::Interval;
+use crate::model::{Interval, VerdictRow};
 use crate::recording::queue::Queue;
 use crate::recording::writer::Written;
 use crate::recording::{beside_a_log, pack_intervals};
@@ -64,6 +64,17 @@ struct State {
     ended: Option<ExitStatus>,
     /// A log of a server lies on its filesystem.
     beside_a_log: Option<String>,
+    /// What is told of servers now.
+    verdicts: Vec<Told>,
+}
+
+/// A server's process, and what is told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub pid: u32,
+    pub state: &'static str,
+    pub since: SystemTime,
+    pub sentence: String,
 }
 
 impl State {
@@ -94,6 +105,7 @@ impl Recording {
             heard_wall: SystemTime::now(),
             ended: None,
             beside_a_log: None,
+            verdicts: Vec::new(),
         };
         Recording { options, user, state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -117,11 +129,28 @@ impl Recording {
             state.beside_a_log = state.said.device.and_then(|device| beside_a_log(interval, device));
         }
         match is_tick {
-            true => state.queue.push(interval),
+            true => {
+                let verdicts = state.verdicts.iter().filter_map(|told| {
+                    let server = interval.servers.iter().find(|server| server.id.pid == told.pid)?;
+                    Some(VerdictRow {
+                        server: server.id,
+                        state: told.state.into(),
+                        since: told.since,
+                        sentence: told.sentence.clone(),
+                    })
+                });
+                let verdicts = verdicts.collect();
+                state.queue.push(&Interval { verdicts, ..interval.clone() });
+            }
             false => state.queue.push_part(interval),
         }
         drop(state);
         self.changed.notify_all();
+    }
+
+    /// From now on, this is told of servers.
+    pub fn set_verdicts(&self, verdicts: Vec<Told>) {
+        lock(&self.state).verdicts = verdicts;
     }
 
     /// Nothing follows.

@@ -11,7 +11,7 @@ use super::collect::Collector;
 use super::history_socket::HistoryError;
 use super::link::{Answers, Assignment, Life, Next, Recorded, Report};
 use super::log;
-use super::recording::Recording;
+use super::recording::{self, Recording};
 use super::source::{ATTACHING, Form, NotReady};
 use super::status::{self, AtStart};
 use super::verdict::{Told, Verdicts};
@@ -139,6 +139,20 @@ impl Stage {
         }
     }
 
+    /// What is told from now on is recorded beside what it follows from.
+    fn record(&self, told: Option<&Told>) {
+        if let (Some(recording), Some(told)) = (&self.recording, told) {
+            let running = told.servers.iter().filter(|server| server.is_running);
+            let verdicts = running.map(|server| recording::Told {
+                pid: server.pid,
+                state: server.state.name(),
+                since: server.since,
+                sentence: server.sentence.clone(),
+            });
+            recording.set_verdicts(verdicts.collect());
+        }
+    }
+
     fn now(&self) -> Life {
         let healthy = match self.is_well.load(Ordering::Relaxed) {
             true => Ok(()),
@@ -200,6 +214,7 @@ impl Answers for Stage {
             let is_news = now.reload > reloaded || told.as_ref() != Some(&now);
             if is_news || begun.elapsed() >= BEAT {
                 *told = Some(now.clone());
+                self.record(now.verdicts.as_deref());
                 return now;
             }
             std::thread::sleep(LOOK_EVERY);

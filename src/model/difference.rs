@@ -90,6 +90,7 @@ impl Interval {
             devices,
             io: io_between(&earlier.io, &later.io),
             counters: Table::default(),
+            verdicts: Table::default(),
             unsynced: Unsynced {
                 dropped: later.unsynced.dropped.saturating_sub(earlier.unsynced.dropped),
                 ..later.unsynced.since(earlier.taken)

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     DeviceRow, FileRow, InFlight, Lost, NeighbourRow, Op, OwnCounters, Role, RoleRow, Server, ServerId,
-    ServerIo, Setup, Stats, Table, ThreadRow, Unsynced, UnsyncedRow, WaitLosses, WaitRow, WholeDisks,
+    ServerIo, Setup, Stats, Table, ThreadRow, Unsynced, UnsyncedRow, VerdictRow, WaitLosses, WaitRow,
+    WholeDisks,
 };
 
 /// When an interval was.
@@ -72,6 +73,8 @@ pub struct Interval {
     pub io: Table<ServerIo>,
     /// What servers counted themselves, where they were asked (`fsynctop record --counters`).
     pub counters: Table<OwnCounters>,
+    /// What was told of servers at the end, where an exporter recorded.
+    pub verdicts: Table<VerdictRow>,
     /// Where all writes are watched.
     pub unsynced: Unsynced<Table<UnsyncedRow>>,
     /// What syncs waited for, where that is watched.
@@ -122,6 +125,7 @@ impl Interval {
             devices: Table::default(),
             io: Table::default(),
             counters: Table::default(),
+            verdicts: Table::default(),
             unsynced: Unsynced::default(),
             waits: Table::default(),
             wait_losses: WaitLosses::default(),
@@ -160,6 +164,7 @@ impl Interval {
         self.devices.append(later.devices);
         self.io.append(later.io);
         self.counters.append(later.counters);
+        self.verdicts.append(later.verdicts);
         self.unsynced.append(later.unsynced);
         self.waits.append(later.waits);
         self.wait_losses = self.wait_losses.plus(&later.wait_losses);
@@ -240,6 +245,7 @@ impl Interval {
         self.in_flight.retain(|sync| wanted(sync.server));
         self.io.retain(|row| wanted(row.server));
         self.counters.retain(|row| wanted(row.server));
+        self.verdicts.retain(|row| wanted(row.server));
         // Those of files that are not kept apart may be of any server.
         let wanted = |server| wanted(server) || server == ServerId::NONE;
         self.unsynced.rows.retain(|row| wanted(row.server));

@@ -87,6 +87,13 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn any_verdict()(server in any_server(), state in "ok|stalled", second in 0..9u64) -> VerdictRow {
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        VerdictRow { server, state, since, sentence: String::new() }
+    }
+}
+
+prop_compose! {
     fn any_counters()(server in any_server(), second in 0..9u64, number in 1..6usize, is_set in any::<bool>()) -> OwnCounters {
         let began = Duration::from_secs(second);
         let counters = [("binlog_commits".to_owned(), second.to_string())].into();
@@ -120,6 +127,7 @@ prop_compose! {
         written in 0..9u64,
         io in many(any_io()),
         counters in many(any_counters()),
+        verdicts in many(any_verdict()),
         unsynced in any_unsynced_of_time(),
         waits in many(any_wait()),
     ) -> Interval {
@@ -148,6 +156,7 @@ prop_compose! {
             devices: vec![device].into(),
             io,
             counters,
+            verdicts,
             unsynced,
             wait_losses: WaitLosses { stacks: written, ..WaitLosses::default() },
             waits,

@@ -25,6 +25,7 @@ mod rows;
 mod stats;
 mod storage;
 mod table;
+mod told;
 mod unsynced;
 mod waits;
 
@@ -62,6 +63,7 @@ pub(crate) use stats::SATURATED;
 pub use stats::{Max, Stats};
 pub use storage::{Durability, StorageStack};
 pub use table::{Row, Table};
+pub use told::VerdictRow;
 pub use unsynced::{Backlog, Peak, Unsynced, UnsyncedFile, UnsyncedRole, UnsyncedRow};
 pub(crate) use unsynced::{PEAKS_REMEMBERED, unsynced_roles};
 #[cfg(test)]

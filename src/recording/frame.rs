@@ -155,11 +155,11 @@ fn next_magic(bytes: &[u8]) -> Option<usize> {
 }
 
 /// A clock that was never set stands at 1970.
-fn since_epoch(time: std::time::SystemTime) -> u64 {
+pub(super) fn since_epoch(time: std::time::SystemTime) -> u64 {
     ns(time.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-fn wall_clock(ns: u64) -> std::time::SystemTime {
+pub(super) fn wall_clock(ns: u64) -> std::time::SystemTime {
     std::time::SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)
 }
 

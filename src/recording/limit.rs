@@ -112,6 +112,7 @@ pub(super) fn limited(interval: &Interval, files: usize) -> Interval {
         whole_disks: WholeDisks::default(),
         unwatched: interval.unwatched.iter().filter(|(id, _)| is_kept(*id)).copied().collect(),
         devices: devices.into(),
+        verdicts: interval.verdicts.iter().filter(|row| is_kept(row.server)).cloned().collect(),
         counters: interval.counters.iter().filter(|row| is_kept(row.server)).cloned().collect(),
         io: interval.io.iter().filter(|row| is_kept(row.server)).copied().collect(),
         unsynced,

@@ -11,15 +11,16 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::counters;
-use super::frame::ns;
+use super::frame::{ns, since_epoch, wall_clock};
 use super::names::{Names, Numbers};
 use super::wire::{self, Inconsistent};
 use crate::model::histogram::{self, BUCKETS, Histogram};
 use crate::model::{
     Amount, Backlog, Committer, Completions, DeviceRow, FileRow, InFlight, Interval, Lost, Max, NeighbourRow,
     Op, Phase, Rest, Role, RoleRow, ServerId, ServerIo, Setup, Span, Stats, Table, Unsynced, UnsyncedRow,
-    WaitLosses, WaitRow, WholeDisks,
+    VerdictRow, WaitLosses, WaitRow, WholeDisks,
 };
+use crate::text::escape_sentence;
 
 /// What a segment begins with: the words for its numbers. JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -203,6 +204,14 @@ pub(super) fn pack(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
             })
             .collect(),
         counters: interval.counters.iter().map(|row| counters::pack(row, numbers)).collect(),
+        verdicts: (interval.verdicts.iter())
+            .map(|row| wire::VerdictRow {
+                server: numbers.server(row.server),
+                state: row.state.clone(),
+                since_ns: since_epoch(row.since),
+                sentence: row.sentence.clone(),
+            })
+            .collect(),
         waits: interval.waits.iter().map(|row| wait(row, numbers)).collect(),
         wait_losses: (interval.wait_losses != WaitLosses::default()).then(|| interval.wait_losses.into()),
     };
@@ -301,6 +310,14 @@ pub(super) fn unpack(
                 read_bytes: row.read_bytes,
                 written_bytes: row.written_bytes,
                 cancelled_bytes: row.cancelled_bytes,
+            })
+            .collect(),
+        verdicts: (packed.verdicts.into_iter())
+            .map(|row| VerdictRow {
+                server: names.server_id(row.server),
+                state: escape_sentence(&row.state),
+                since: wall_clock(row.since_ns),
+                sentence: escape_sentence(&row.sentence),
             })
             .collect(),
         counters: table(packed.counters.into_iter().map(|row| counters::unpack(row, names)))?,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::model::{
     DeviceRow, Engine, FileInfo, FileRow, InFlight, Interval, KnownBy, NeighbourRow, OTHER_NEIGHBOURS,
-    OwnCounters, OwnReading, Owner, Server, Setup, StorageStack, Table, Unsynced, UnsyncedRow,
+    OwnCounters, OwnReading, Owner, Server, Setup, StorageStack, Table, Unsynced, UnsyncedRow, VerdictRow,
 };
 
 /// Endings of files' names that are kept, as they say what kind of file it is.
@@ -64,6 +64,7 @@ impl Redactor {
             devices,
             io,
             counters,
+            verdicts,
             unsynced: Unsynced { rows, together, dropped },
             waits,
             wait_losses,
@@ -93,6 +94,9 @@ impl Redactor {
             whole_disks: Default::default(),
             unwatched,
             io,
+            verdicts: (verdicts.into_iter())
+                .map(|row| VerdictRow { sentence: Self::sentence(&row.sentence), ..row })
+                .collect(),
             counters: counters.into_iter().map(|row| self.counters(row)).collect(),
             devices: devices.into_iter().map(|row| self.device_row(row)).collect(),
             unsynced: Unsynced {

@@ -4,7 +4,7 @@ use super::*;
 use crate::model::fixture::*;
 use crate::model::{
     Backlog, DeviceRow, FileRow, InFlight, Lost, Op, OwnCounters, OwnReading, Rest, Role, RoleRow, ServerId,
-    ServerIo, Stats, Target, Texts, Unsynced, UnsyncedRow,
+    ServerIo, Stats, Target, Texts, Unsynced, UnsyncedRow, VerdictRow,
 };
 
 fn history(length: u64, bytes: usize) -> History {
@@ -116,6 +116,13 @@ fn a_moment_comes_back_as_it_went_in() {
         };
         measurement.counters = vec![counters(1, texts("sync_binlog", "1"))].into();
         measurement.counters.append(vec![counters(2, Texts::new())].into());
+        measurement.verdicts = vec![VerdictRow {
+            server: MYSQL,
+            state: "stalled".into(),
+            since: std::time::UNIX_EPOCH + Duration::from_nanos(7),
+            sentence: "An fsync of the redo log hangs.".into(),
+        }]
+        .into();
         let mut history = History::new(Options::default());
         history.push(&measurement);
         let moments: Vec<_> = history.moments().collect();
@@ -130,6 +137,7 @@ fn a_moment_comes_back_as_it_went_in() {
         assert_eq!((last.writes, last.write_roles), (measurement.writes, measurement.write_roles));
         assert_eq!((last.unsynced, last.devices), (measurement.unsynced, measurement.devices));
         assert_eq!((last.io, last.counters), (measurement.io, measurement.counters));
+        assert_eq!(last.verdicts, measurement.verdicts);
         let mut bytes = Vec::new();
         history.write(&mut bytes).unwrap();
         assert_eq!(History::read(&bytes).unwrap().moments().collect::<Vec<_>>(), moments);

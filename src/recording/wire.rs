@@ -46,6 +46,9 @@ pub(crate) struct Interval {
     pub io: Vec<ServerIo>,
     #[prost(message, repeated, tag = "17")]
     pub counters: Vec<OwnCounters>,
+    /// What the exporter told at the end.
+    #[prost(message, repeated, tag = "18")]
+    pub verdicts: Vec<VerdictRow>,
     /// What syncs waited for, where that was watched.
     #[prost(message, repeated, tag = "20")]
     pub waits: Vec<WaitRow>,
@@ -161,6 +164,19 @@ pub(crate) struct ServerIo {
     pub written_bytes: u64,
     #[prost(uint64, tag = "4")]
     pub cancelled_bytes: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct VerdictRow {
+    #[prost(uint32, tag = "1")]
+    pub server: u32,
+    #[prost(string, tag = "2")]
+    pub state: String,
+    /// Since 1970.
+    #[prost(uint64, tag = "3")]
+    pub since_ns: u64,
+    #[prost(string, tag = "4")]
+    pub sentence: String,
 }
 
 /// What a server counted itself: readings in their order, at most 8.

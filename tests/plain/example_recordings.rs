@@ -15,7 +15,7 @@ fn recordings() -> Vec<(PathBuf, u64, u64)> {
     for folder in FOLDERS.map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)) {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for path in entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
-            let page = std::fs::read_to_string(path.with_extension("md")).unwrap();
+            let page = std::fs::read_to_string(format!("{}.md", path.display())).unwrap();
             let line =
                 page.lines().find(|line| line.starts_with("Recorded ")).unwrap_or_else(|| panic!("{page}"));
             let number = |word: &str| -> u64 {
@@ -74,6 +74,10 @@ fn every_view_shows_the_incident_of_the_example() {
     let explained = said(&replay(&incident, &["explain"]));
     assert!(explained.starts_with("A sync of the redo log hung for 8.0 s."), "{explained}");
     assert!(explained.contains("1 hang, 1 slow phase") && explained.contains("not recorded"), "{explained}");
+
+    assert!(explained.contains("waiting for the server of a FUSE or network filesystem"), "{explained}");
+    let verified = replay(&incident, &["verify"]);
+    assert!(verified.status.success() && said(&verified).contains("Both counts agree."), "{verified:?}");
 
     let events = replay(&incident, &["events", "--output", "json"]);
     let events: Vec<Value> = String::from_utf8_lossy(&events.stdout)

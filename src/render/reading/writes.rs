@@ -94,7 +94,7 @@ fn by_accounts(scene: &Scene) -> Option<String> {
     };
     let devices: Vec<String> = scene.m.devices.iter().filter(is_its).map(wrote).collect();
     let devices = if devices.is_empty() { String::new() } else { format!("; {}", devices.join(", ")) };
-    Some(format!("It wrote {} to files{devices} (by file: --writes all).", bytes(io.written_bytes)))
+    Some(format!("The server wrote {} to files{devices} (by file: --writes all).", bytes(io.written_bytes)))
 }
 
 #[cfg(test)]
@@ -144,7 +144,7 @@ mod tests {
             cancelled_bytes: 0,
         };
         m.io = vec![io(61_000_000)].into();
-        assert_eq!(said(&m), ["It wrote 61 MB to files; /dev/vda 156 MB (by file: --writes all)."]);
+        assert_eq!(said(&m), ["The server wrote 61 MB to files; /dev/vda 156 MB (by file: --writes all)."]);
         m.io = vec![io(1_000)].into();
         assert_eq!(said(&m), Vec::<String>::new());
     }

@@ -338,5 +338,13 @@ fn root_a_hang_is_recorded_whether_or_not_the_recordings_disk_hangs_as_well() {
         let seconds = told.split(": redo hung for ").nth(1).and_then(|rest| rest.split(' ').next());
         let seconds: f64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{told}"));
         assert!(seconds > 7.0, "{told}");
+        // And what the exporter said of it while it lasted.
+        let mut status = fsynctop();
+        status.args(["status", "--output", "json", "--at", "worst", "--replay"]).arg(&setting.recording);
+        let status: Value = serde_json::from_str(&stdout(&output(&mut status))).unwrap();
+        assert_eq!((&status["by"], &status["looked_for_seconds"]), (&"a recording".into(), &Value::Null));
+        let server = &status["servers"][0];
+        assert_eq!(server["state"], "stalled", "{status:#}");
+        assert!(server["sentence"].as_str().unwrap().contains("redo log"), "{status:#}");
     }
 }
