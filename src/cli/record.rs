@@ -12,7 +12,7 @@ use clap::Args;
 
 use super::command::{Traced, passed_on};
 use super::connection::ConnectionArgs;
-use super::exit::{Exit, FAILED};
+use super::exit::{BAD_USAGE, Exit, FAILED};
 use super::options::{LongRunArgs, NameArgs, TraceArgs, Writes, duration, size, typed};
 use super::output::print;
 use super::own_counters::{self, Asking};
@@ -31,6 +31,8 @@ use crate::text::{bytes, counted, interval, rfc3339};
 
 /// How long a wait for the next interval lasts at most: then the command and Ctrl-C are looked at.
 const SLICE: Duration = Duration::from_millis(100);
+/// From one reading of the server's counters to the next, at the end.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long a command may go on after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -95,11 +97,15 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         command => Some(Traced::start(command)?),
     };
     let (selection, own) = session::with_command(&arguments.trace.targets, engines, command.as_ref())?;
+    if arguments.counters && command.is_some() && !own {
+        let message = "--counters is of a server beside the command: --pid, --comm or --server says which";
+        return Err(Exit { status: BAD_USAGE, message: message.into() }.into());
+    }
     let counters_rules = rules.clone();
     let mut session = Session::with(&arguments.trace, rules, selection.clone())?;
     session.config.watch_waits = arguments.waits;
     session::require_root()?;
-    let mut counters = match arguments.counters {
+    let counters = match arguments.counters {
         true => Some(own_counters::begin(
             &arguments.trace,
             &arguments.connection,
@@ -140,11 +146,6 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
             names => names,
         },
     };
-    // What is read before tracing begins and after it bounds what is counted in the first interval.
-    counters.iter_mut().for_each(Asking::ask_and_wait);
-    if let Some(command) = &mut command {
-        command.go()?;
-    }
     let mut recording = Recording {
         recorder,
         stream: live.stream(),
@@ -155,11 +156,21 @@ pub fn run(arguments: &Record, engines: Arc<Engines>) -> anyhow::Result<ExitCode
         device,
         counters,
         unanswered: None,
+        newest: 0,
     };
+    recording.count_at_begin(&stop);
+    if let Some(command) = &mut command {
+        command.go()?;
+    }
     let status = recording.until(&stop, &live, arguments.duration, command.as_mut());
     recording.ask();
     let stopped = live.stop();
+    if let Ok(last) = &stopped {
+        recording.newest = last.number;
+    }
     recording.ask();
+    // What a thread of the server is just counting is counted then.
+    std::thread::sleep(if recording.counters.is_some() { PAUSE } else { Duration::ZERO });
     recording.ask();
     // However the tracing ended, what there is of it is recorded.
     recording.take_all();
@@ -196,6 +207,8 @@ struct Recording {
     counters: Option<Asking>,
     /// What was said of these last.
     unanswered: Option<String>,
+    /// The number of the last snapshot that is known.
+    newest: u64,
 }
 
 impl Recording {
@@ -210,7 +223,8 @@ impl Recording {
         loop {
             if let Some(published) = self.stream.next(SLICE) {
                 self.take(&published.interval);
-                self.counters.iter_mut().for_each(Asking::ask);
+                let newest = self.newest;
+                self.counters.iter_mut().for_each(|counters| counters.ask(newest));
             }
             if let live::State::Failed { why } = live.state() {
                 anyhow::bail!("{why}");
@@ -238,9 +252,22 @@ impl Recording {
         }
     }
 
+    /// Before a command begins, so that nothing of its work is before the first interval at whose end the
+    /// server's counters are known.
+    fn count_at_begin(&mut self, stop: &End) {
+        self.ask();
+        while self.counters.is_some() && self.newest == 0 && !stop.is_requested() {
+            if let Some(published) = self.stream.next(SLICE) {
+                self.take(&published.interval);
+            }
+        }
+        self.ask();
+    }
+
     fn take(&mut self, interval: &crate::model::Interval) {
         // What was counted while the probes were being attached has no time of its own.
         if !interval.span.duration.is_zero() {
+            self.newest = interval.span.sequence;
             self.syncs += interval.total().count;
             match &mut self.counters {
                 Some(counters) => self.recorder.push(&counters.beside(interval)),
@@ -261,7 +288,8 @@ impl Recording {
 
     /// What the server counts at an end: a server that hangs is waited for no longer than for one answer.
     fn ask(&mut self) {
-        self.counters.iter_mut().filter(|counters| counters.error().is_none()).for_each(Asking::ask_and_wait);
+        let newest = self.newest;
+        self.counters.iter_mut().for_each(|counters| counters.ask_and_wait(newest));
     }
 
     fn tell(&mut self) {

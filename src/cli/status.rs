@@ -21,7 +21,7 @@ use super::signals::End;
 use super::standing;
 use crate::engine::engines::Engines;
 use crate::live::{self, Live};
-use crate::model::{Interval, ServerId, VerdictRow};
+use crate::model::{Interval, ServerId};
 use crate::recording::remote::{self, RemoteError, StandingOf};
 use crate::render::Style;
 use crate::server::who::selection::Selection;
@@ -98,23 +98,28 @@ fn recorded(m: &Interval, is_meant: impl Fn(ServerId) -> bool) -> Found {
     let mut m = m.clone();
     m.retain_servers(is_meant);
     let mut servers = standing_in(&m);
-    servers.iter_mut().for_each(|one| as_it_was_told(one, &m));
+    let told = servers.iter().map(|one| as_it_was_told(one, &m)).collect::<Option<Vec<_>>>();
+    // Of some of them alone it would not be clear of which.
+    let are_told = !servers.is_empty() && told.is_some();
+    for (one, told) in servers.iter_mut().zip(told.into_iter().flatten()) {
+        one.verdict = told;
+    }
     Found {
         servers,
-        looked_for: m.verdicts.is_empty().then_some(m.span.duration),
+        looked_for: (!are_told).then_some(m.span.duration),
         recorded: Some((m.span.start, m.span.end)),
         not_tracing: None,
         not_recording: None,
     }
 }
 
-/// What an exporter told then knows of what had been before, too.
-fn as_it_was_told(one: &mut StandingOf, m: &Interval) {
-    let is_its = |row: &&VerdictRow| row.server.pid == one.verdict.pid;
-    let Some(told) = m.verdicts.iter().find(is_its) else { return };
-    let Some(state) = State::ALL.into_iter().find(|state| state.name() == told.state) else { return };
+/// What an exporter told then knows of what had been before, too. None: it told nothing of this server.
+fn as_it_was_told(one: &StandingOf, m: &Interval) -> Option<OfServer> {
+    let its_own = m.servers.iter().rfind(|server| server.id.pid == one.verdict.pid)?;
+    let told = m.verdicts.iter().find(|row| row.server == its_own.id)?;
+    let state = State::ALL.into_iter().find(|state| state.name() == told.state)?;
     let OfServer { server, pid, storage, .. } = one.verdict.clone();
-    one.verdict = OfServer {
+    Some(OfServer {
         server,
         pid,
         state,
@@ -123,7 +128,7 @@ fn as_it_was_told(one: &mut StandingOf, m: &Interval) {
         sentence: told.sentence.clone(),
         because: None,
         storage,
-    };
+    })
 }
 
 fn tell(arguments: &Status, mut found: Found) -> anyhow::Result<ExitCode> {

@@ -34,7 +34,7 @@ use crate::server::what::describe;
 use crate::server::who::filter::TargetFilter;
 use crate::server::who::selection::Selection;
 use crate::text::escape;
-use crate::verify::edge::Counts;
+use crate::verify::edge::{Counts, compared};
 use crate::verify::row::Verification;
 use crate::verify::{Edge, recorded, render};
 
@@ -157,7 +157,7 @@ fn run_on<C: Client<Reading: Counts>>(
     let mut last = Edge::find(&mut sampler, &mut connection, &settings, scope, server.id)?;
     // A setting may have been changed meanwhile.
     last.after = last.after.with_settings_of(&connection.read(Scope::Everything)?);
-    told(arguments, &server, &C::Reading::compare(&server, &first, &last))
+    told(arguments, &server, &compared(&server, &first, &last))
 }
 
 fn told(arguments: &Verify, server: &Server, verification: &Verification) -> anyhow::Result<ExitCode> {

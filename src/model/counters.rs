@@ -14,6 +14,8 @@ pub type Texts = BTreeMap<String, String>;
 pub struct OwnReading {
     pub began: Duration,
     pub ended: Duration,
+    /// The number of a snapshot that had been made before it began.
+    pub follows: u64,
     pub counters: Texts,
 }
 

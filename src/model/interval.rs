@@ -164,7 +164,7 @@ impl Interval {
         self.devices.append(later.devices);
         self.io.append(later.io);
         self.counters.append(later.counters);
-        self.verdicts.append(later.verdicts);
+        self.verdicts = later.verdicts;
         self.unsynced.append(later.unsynced);
         self.waits.append(later.waits);
         self.wait_losses = self.wait_losses.plus(&later.wait_losses);

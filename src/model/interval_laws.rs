@@ -98,7 +98,7 @@ prop_compose! {
         let began = Duration::from_secs(second);
         let counters = [("binlog_commits".to_owned(), second.to_string())].into();
         let settings = if is_set { [("sync_binlog".to_owned(), second.to_string())].into() } else { Texts::new() };
-        let reading = Arc::new(OwnReading { began, ended: began, counters });
+        let reading = Arc::new(OwnReading { began, ended: began, follows: second, counters });
         OwnCounters { server, readings: vec![reading; number], settings: Arc::new(settings) }
     }
 }

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::{Row, ServerId};
 
-/// The verdict on a server that was told to whoever asked, at the end of an interval.
+/// The verdict on a server that was told to whoever asked when an interval ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerdictRow {
     pub server: ServerId,

@@ -10,18 +10,33 @@ use crate::model::{OwnCounters, OwnReading, Texts};
 
 /// Counters of one reading, and settings. A server that is told by this program has fewer.
 const MAX_TEXTS: usize = 1_024;
+/// Of a row, in names and values. What a server says beyond that is left out, so that it takes no interval
+/// with it.
+const MAX_BYTES: usize = 128 << 10;
 
 pub(super) fn pack(row: &OwnCounters, numbers: &mut Numbers) -> wire::OwnCounters {
-    let reading = |reading: &Arc<OwnReading>| wire::OwnReading {
-        began_ns: ns(reading.began),
-        ended_ns: ns(reading.ended),
-        counters: texts(&reading.counters),
-    };
+    let settings = Some(&*row.settings).filter(|settings| bytes(settings) <= MAX_BYTES / 4);
+    let mut left = MAX_BYTES - settings.map_or(0, bytes);
+    let mut readings = Vec::new();
+    for reading in &row.readings {
+        let Some(rest) = left.checked_sub(bytes(&reading.counters)) else { continue };
+        left = rest;
+        readings.push(wire::OwnReading {
+            began_ns: ns(reading.began),
+            ended_ns: ns(reading.ended),
+            counters: texts(&reading.counters),
+            follows: reading.follows,
+        });
+    }
     wire::OwnCounters {
         server: numbers.server(row.server),
-        readings: row.readings.iter().map(reading).collect(),
-        settings: texts(&row.settings),
+        readings,
+        settings: settings.map(texts).unwrap_or_default(),
     }
+}
+
+fn bytes(all: &Texts) -> usize {
+    all.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
 fn texts(all: &Texts) -> Vec<wire::Text> {
@@ -41,6 +56,7 @@ pub(super) fn unpack(row: wire::OwnCounters, names: &Names) -> Result<OwnCounter
         Arc::new(OwnReading {
             began: Duration::from_nanos(reading.began_ns),
             ended: Duration::from_nanos(reading.ended_ns),
+            follows: reading.follows,
             counters: texts(reading.counters),
         })
     });
@@ -49,4 +65,26 @@ pub(super) fn unpack(row: wire::OwnCounters, names: &Names) -> Result<OwnCounter
         readings: readings.collect(),
         settings: Arc::new(texts(row.settings)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::fixture::MYSQL;
+
+    #[test]
+    fn a_server_that_says_too_much_loses_its_own_counters_and_no_interval() {
+        let reading = |name: String| {
+            let counters = Texts::from([(name, "1".to_owned())]);
+            Arc::new(OwnReading { counters, ..OwnReading::default() })
+        };
+        let row = OwnCounters {
+            server: MYSQL,
+            readings: vec![reading("a".into()), reading("x".repeat(1 << 20)), reading("b".into())],
+            settings: Arc::new(Texts::from([("y".repeat(1 << 20), String::new())])),
+        };
+        let packed = pack(&row, &mut Numbers::default());
+        let names: Vec<&str> = packed.readings.iter().map(|reading| &*reading.counters[0].name).collect();
+        assert_eq!((names, packed.settings.len()), (vec!["a", "b"], 0));
+    }
 }

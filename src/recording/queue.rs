@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::writer::{joined, kept};
-use crate::model::Interval;
+use crate::model::{Interval, OwnCounters};
 
 /// Ten minutes at the usual interval.
 const MAX_INTERVALS: usize = 600;
@@ -85,6 +85,15 @@ fn rows(interval: &Interval) -> usize {
         + interval.in_flight.len()
         + interval.neighbours.len()
         + interval.failures.len()
+        + interval.waits.len()
+        + interval.verdicts.len()
+        + interval.counters.iter().map(texts).sum::<usize>()
+}
+
+/// A counter takes a quarter of what a row takes.
+fn texts(counters: &OwnCounters) -> usize {
+    let of_readings: usize = counters.readings.iter().map(|reading| reading.counters.len()).sum();
+    (of_readings + counters.settings.len()) / 4
 }
 
 #[cfg(test)]

@@ -17,16 +17,62 @@ const ENDINGS: [&str; 16] = [
     "sst", "wal",
 ];
 
-/// Settings whose values name a host, a place or a port, whatever they look like.
-const NAMING_SETTINGS: [&str; 5] =
-    ["data_directory", "datadir", "listen_addresses", "port", "synchronous_standby_names"];
-/// Words such as ON, fsync and REPEATABLE-READ.
-const MAX_WORD: usize = 24;
+/// What stands before the name of a binary log, in what a MySQL counted.
+const BINLOG_FILE: &str = "binlog_file:";
 
-/// A number, or a word without what names, times and paths are made of.
-fn says_nothing_of_whose(value: &str) -> bool {
-    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || b"_-".contains(&byte));
-    value.parse::<f64>().is_ok() || value.len() <= MAX_WORD && is_word(value)
+/// Values that say how a server is set, and not whose it is.
+const WORDS_OF_SETTINGS: [&str; 45] = [
+    "ALL_O_DIRECT",
+    "CRC32",
+    "DETECT_AND_RECOVER",
+    "DETECT_ONLY",
+    "FULL",
+    "MINIMAL",
+    "MIXED",
+    "NO",
+    "NOBLOB",
+    "NONE",
+    "OFF",
+    "OFF_PERMISSIVE",
+    "ON",
+    "ON_PERMISSIVE",
+    "O_DIRECT",
+    "O_DIRECT_NO_FSYNC",
+    "O_DSYNC",
+    "READ-COMMITTED",
+    "READ-UNCOMMITTED",
+    "REPEATABLE-READ",
+    "ROW",
+    "SERIALIZABLE",
+    "STATEMENT",
+    "YES",
+    "always",
+    "crc32",
+    "err",
+    "everysec",
+    "false",
+    "fdatasync",
+    "fsync",
+    "fsync_writethrough",
+    "full_crc32",
+    "local",
+    "master",
+    "no",
+    "off",
+    "ok",
+    "on",
+    "open_datasync",
+    "open_sync",
+    "remote_apply",
+    "remote_write",
+    "slave",
+    "true",
+];
+
+/// "10.11.14-MariaDB-0+deb12u2": what a distribution calls it, without a space or a path.
+fn is_version(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b".-+~_".contains(&byte);
+    text.len() < 64 && text.starts_with(|c: char| c.is_ascii_digit()) && text.bytes().all(is_part)
 }
 
 pub(crate) struct Redactor {
@@ -95,7 +141,7 @@ impl Redactor {
             unwatched,
             io,
             verdicts: (verdicts.into_iter())
-                .map(|row| VerdictRow { sentence: Self::sentence(&row.sentence), ..row })
+                .map(|row| VerdictRow { sentence: without_details(&row.sentence), ..row })
                 .collect(),
             counters: counters.into_iter().map(|row| self.counters(row)).collect(),
             devices: devices.into_iter().map(|row| self.device_row(row)).collect(),
@@ -133,28 +179,29 @@ impl Redactor {
 
     fn counters(&mut self, row: OwnCounters) -> OwnCounters {
         let OwnCounters { server, readings, settings } = row;
-        let mut reading = |reading: &Arc<OwnReading>| {
+        let reading = |reading: &Arc<OwnReading>| {
             let counters = reading.counters.iter().map(|(name, value)| {
-                // "binlog_file:/var/lib/mysql/binlog.000001"
-                let name = match name.split_once(':') {
-                    Some((kind, path)) if path.contains('/') => {
-                        format!("{kind}:{}", self.path(Path::new(path)).display())
-                    }
-                    _ => name.clone(),
+                let name = match name.strip_prefix(BINLOG_FILE) {
+                    Some(path) => format!("{BINLOG_FILE}{}", self.path(Path::new(path)).display()),
+                    None => name.clone(),
                 };
-                (name, if says_nothing_of_whose(value) { value.clone() } else { self.word("text", value) })
+                (name, self.value(value))
             });
-            let (began, ended) = (reading.began, reading.ended);
-            Arc::new(OwnReading { began, ended, counters: counters.collect() })
+            let counters = counters.collect();
+            Arc::new(OwnReading { counters, ..OwnReading::clone(reading) })
         };
-        let readings = readings.iter().map(&mut reading).collect();
-        let setting = |(name, value): (&String, &String)| {
-            let is_kept = says_nothing_of_whose(value) && !NAMING_SETTINGS.contains(&name.as_str())
-                || name.starts_with("version") && value.len() < 64 && !value.contains('/');
-            (name.clone(), if is_kept { value.clone() } else { self.word("text", value) })
-        };
-        let settings = Arc::new(settings.iter().map(setting).collect());
-        OwnCounters { server, readings, settings }
+        let readings = readings.iter().map(reading).collect();
+        let settings = settings.iter().map(|(name, value)| match &**name {
+            "version" if is_version(value) => (name.clone(), value.clone()),
+            "port" => (name.clone(), self.word("text", value)),
+            _ => (name.clone(), self.value(value)),
+        });
+        OwnCounters { server, readings, settings: Arc::new(settings.collect()) }
+    }
+
+    fn value(&mut self, value: &str) -> String {
+        let is_kept = value.parse::<f64>().is_ok() || WORDS_OF_SETTINGS.contains(&value);
+        if is_kept { value.to_owned() } else { self.word("text", value) }
     }
 
     fn arc_path(&mut self, path: &Option<Arc<Path>>) -> Option<Arc<Path>> {
@@ -324,6 +371,16 @@ impl Redactor {
             read_bytes,
             submitted_bytes,
         }
+    }
+}
+
+/// Paths and threads stand in parentheses, and may have any character in them.
+fn without_details(sentence: &str) -> String {
+    match (sentence.find('('), sentence.rfind(')')) {
+        (Some(begin), Some(end)) if begin < end => {
+            format!("{}(…){}", &sentence[..begin], &sentence[end + 1..])
+        }
+        _ => sentence.split(" (").next().unwrap_or_default().to_owned(),
     }
 }
 

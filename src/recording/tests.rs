@@ -106,6 +106,7 @@ fn a_moment_comes_back_as_it_went_in() {
         let texts = |name: &str, value: &str| Texts::from([(name.to_owned(), value.to_owned())]);
         let reading = |second| OwnReading {
             began: Duration::from_secs(second),
+            follows: second,
             ended: Duration::from_millis(second * 1_000 + 3),
             counters: texts("innodb_data_fsyncs", &(7 * second).to_string()),
         };

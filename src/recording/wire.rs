@@ -200,6 +200,9 @@ pub(crate) struct OwnReading {
     pub ended_ns: u64,
     #[prost(message, repeated, tag = "3")]
     pub counters: Vec<Text>,
+    /// The sequence number of an interval that had been made before it began.
+    #[prost(uint64, tag = "4")]
+    pub follows: u64,
 }
 
 /// By the server's name for it.

@@ -8,8 +8,9 @@ use super::{Sampler, role_of};
 use crate::model::{Op, Role, ServerId, Table, WaitLosses, WaitRow};
 use crate::probe::{SLOTS_OF_LOG, TimerProbe, WaitError, WaitPlan, WaitProbe};
 
-/// Half of those for which the kernel side has room.
-const MANY_WAITS: usize = 32_768;
+/// Of more of them, those that stand still are given up: each takes two system calls with each snapshot. The
+/// kernel side has room for sixteen times as many.
+const MANY_WAITS: usize = 4_096;
 
 impl Sampler {
     /// Attaches the wait probes, if the configuration prepared for them.

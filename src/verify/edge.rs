@@ -7,7 +7,7 @@ use super::row::Verification;
 use crate::model::{InFlight, Server, ServerId, Snapshot};
 use crate::sampler::Sampler;
 use crate::server::asking::connection::{Client, Connection};
-use crate::server::asking::{Scope, StatusError};
+use crate::server::asking::{Counted, Scope, StatusError};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EdgeError {
@@ -33,12 +33,35 @@ pub(crate) trait Counts: Clone {
     fn with_settings_of(self, other: &Self) -> Self;
     /// By how much the counters of what is compared grew from one reading to the next.
     fn moved(from: &Self, to: &Self) -> u64;
+    /// Transactions that it committed meanwhile. None: it does not count them.
+    fn transactions(_from: &Self, _to: &Self) -> Option<Counted> {
+        None
+    }
+    /// Counters were set back, or stopped counting, between one reading and the next.
+    fn is_reset(_from: &Self, _to: &Self) -> bool {
+        false
+    }
     /// Syncs that the server says it is in.
     fn pending_syncs(&self) -> u64;
     /// All that happened before has been counted.
     fn is_settled(&self) -> bool {
         true
     }
+}
+
+/// Syncs and durable writes in flight. A recording has one line for all of a role, with the call of the
+/// oldest: any of the others may be one of these.
+pub(super) fn durable_in_flight(in_flight: &[InFlight], server: ServerId) -> u64 {
+    let is_one = |sync: &&InFlight| sync.server == server && (sync.op.makes_durable() || sync.count > 1);
+    in_flight.iter().filter(is_one).map(|sync| sync.count).fold(0, u64::saturating_add)
+}
+
+/// Compares them, and says what was committed meanwhile.
+pub(crate) fn compared<R: Counts>(server: &Server, first: &Edge<R>, last: &Edge<R>) -> Verification {
+    let verification = R::compare(server, first, last);
+    let is_sound = verification.interrupted.is_none();
+    let transactions = if is_sound { R::transactions(&first.after, &last.after) } else { None };
+    Verification { transactions, ..verification }
 }
 
 /// Our figures, between two readings of the server's.
@@ -130,8 +153,7 @@ impl<R: Counts> Edge<R> {
 
     /// Syncs that had started but not finished, the larger count of both sides.
     pub fn in_flight(&self, server: ServerId) -> u64 {
-        let is_one = |sync: &&InFlight| sync.server == server && sync.op.makes_durable();
-        let traced = self.snapshot.in_flight.iter().filter(is_one).count() as u64;
+        let traced = durable_in_flight(&self.snapshot.in_flight, server);
         traced.max(self.before.pending_syncs()).max(self.after.pending_syncs())
     }
 }

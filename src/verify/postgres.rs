@@ -39,6 +39,14 @@ impl Counts for Reading {
         all.into_iter().flatten().map(|counted| counted.count).fold(0, u64::saturating_add)
     }
 
+    fn transactions(from: &Reading, to: &Reading) -> Option<Counted> {
+        Between { from, to }.transactions()
+    }
+
+    fn is_reset(from: &Reading, to: &Reading) -> bool {
+        Between { from, to }.interrupted().is_some()
+    }
+
     /// It does not say.
     fn pending_syncs(&self) -> u64 {
         0

@@ -25,6 +25,10 @@ impl Counts for Reading {
         Between { from, to }.moved()
     }
 
+    fn is_reset(from: &Reading, to: &Reading) -> bool {
+        Between { from, to }.interrupted().is_some()
+    }
+
     /// A child that writes syncs its file at the end.
     fn pending_syncs(&self) -> u64 {
         self.children()

@@ -85,6 +85,8 @@ pub(crate) struct Verification {
     pub start: String,
     pub end: String,
     pub duration_seconds: f64,
+    /// What the server says that it committed meanwhile.
+    pub transactions: Option<Counted>,
     pub rows: Vec<Row>,
     pub lost: Lost,
     /// What neither side counts, so that rows that agree say nothing of it. Plain sentences.
@@ -109,6 +111,7 @@ impl Verification {
             start: rfc3339_millis(measurement.span.start),
             end: rfc3339_millis(measurement.span.end),
             duration_seconds: measurement.span.duration.as_secs_f64(),
+            transactions: None,
             possible_causes: possible_causes(server, &rows, measurement),
             rows,
             lost: measurement.lost,

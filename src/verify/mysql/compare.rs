@@ -1,5 +1,7 @@
 //! Compares one line after the other. Pure.
 
+use std::collections::BTreeMap;
+
 use super::{Edge, redo_made, written};
 use crate::model::{FileRow, Interval, Op, Role, Server, ServerId};
 use crate::server::asking::Counted;
@@ -44,12 +46,21 @@ impl Counts for Reading {
                 .into_iter()
                 .chain(writes)
                 .filter_map(|name| to.number(name)?.checked_sub(from.number(name)?))
-                .sum();
-        let sum =
-            |reading: &Reading| reading.binlog_files.iter().flat_map(|files| files.values()).sum::<u64>();
-        let written =
-            |reading: &Reading| reading.written.iter().flat_map(|kinds| kinds.values()).sum::<u64>();
-        numbers + sum(to).abs_diff(sum(from)) + written(to).abs_diff(written(from))
+                .fold(0, u64::saturating_add);
+        let sum = |all: &Option<BTreeMap<String, u64>>| {
+            all.iter().flat_map(|all| all.values()).fold(0, |sum: u64, one| sum.saturating_add(*one))
+        };
+        let of_binlogs = sum(&to.binlog_files).abs_diff(sum(&from.binlog_files));
+        let of_writes = sum(&to.written).abs_diff(sum(&from.written));
+        numbers.saturating_add(of_binlogs).saturating_add(of_writes)
+    }
+
+    fn transactions(from: &Reading, to: &Reading) -> Option<Counted> {
+        Between { from, to }.transactions()
+    }
+
+    fn is_reset(from: &Reading, to: &Reading) -> bool {
+        Between { from, to }.interrupted().is_some()
     }
 
     fn pending_syncs(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::common::chroot::Chroot;
 use crate::common::etcd::{self, Etcd};
@@ -61,16 +62,20 @@ struct Place {
     recorded: [String; 2],
 }
 
-/// A recording of the server at work, as the documentation has one.
+/// A recording of the server at work, as the documentation has one. Nothing happens at either end of it, so
+/// that the server's own counters can be compared.
 fn record(database: &Database, here: &Path) -> [String; 2] {
     let mut record = Command::new(FSYNCTOP);
-    record.args(["record", "-d", "3", "--output-directory"]).arg(here.join("before")).stdout(Stdio::null());
+    record.args(["record", "--counters", "--waits", "--pid", &database.pid.to_string(), "-d", "5"]);
+    record.arg("--output-directory").arg(here.join("before")).stdout(Stdio::null());
     let mut recorder = Running(record.spawn().unwrap());
     let name = here.join("before/all-00000000-plain.fst");
-    wait_until("the recorder", || name.exists());
-    while recorder.0.try_wait().unwrap().is_none() {
+    wait_until("the first interval", || name.metadata().is_ok_and(|file| file.len() > 0));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
         database.execute(&["CREATE OR REPLACE TABLE mysql.recorded (a INT) ENGINE=InnoDB"]);
     }
+    assert!(recorder.0.wait().unwrap().success());
     let mut segments = Command::new(FSYNCTOP);
     segments.args(["segments", "--output", "json"]).arg(here.join("before"));
     let said = segments.output().unwrap().stdout;

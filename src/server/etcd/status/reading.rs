@@ -105,6 +105,9 @@ impl Reading {
 }
 
 impl Told for Reading {
+    const ASKS_FOR_ALL: bool = true;
+    const HAS_SETTINGS: bool = false;
+
     fn counters(&self) -> Texts {
         chosen(&self.counters, |_| true)
     }

@@ -10,7 +10,7 @@ use crate::model::Texts;
 use crate::server::asking::told::{Told, chosen};
 
 /// Beginnings of names of status variables.
-const COUNTERS: [&str; 28] = [
+const COUNTERS: [&str; 29] = [
     "aria_transaction_log_syncs",
     "binlog_",
     "connections",
@@ -28,6 +28,7 @@ const COUNTERS: [&str; 28] = [
     "innodb_log_",
     "innodb_lsn_",
     "innodb_os_log_",
+    "innodb_page_size",
     "innodb_pages_",
     "innodb_redo_log_",
     "innodb_rows_deleted",
@@ -71,8 +72,12 @@ fn has_one(names: &[&str], name: &str) -> bool {
 }
 
 impl Told for Reading {
+    const ASKS_FOR_ALL: bool = false;
+
     fn counters(&self) -> Texts {
-        let mut counters = chosen(&self.status, |name| has_one(&COUNTERS, name));
+        // It is a number that names the instance.
+        let is_wanted = |name: &str| has_one(&COUNTERS, name) && name != "innodb_redo_log_uuid";
+        let mut counters = chosen(&self.status, is_wanted);
         let mut add = |name: String, number: u64| drop(counters.insert(name, number.to_string()));
         add(DEFINITIONS.into(), self.definitions());
         self.gtids.into_iter().for_each(|number| add(GTIDS.into(), number));

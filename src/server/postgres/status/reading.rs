@@ -198,6 +198,8 @@ impl Reading {
 }
 
 impl Told for Reading {
+    const ASKS_FOR_ALL: bool = true;
+
     fn counters(&self) -> Texts {
         chosen(&self.counters, |_| true)
     }

@@ -239,6 +239,8 @@ impl Reading {
 const CALLS: &str = "calls:";
 
 impl Told for Reading {
+    const ASKS_FOR_ALL: bool = true;
+
     fn counters(&self) -> Texts {
         let mut counters = chosen(&self.numbers, |_| true);
         counters.extend(chosen(&self.words, |name| STATUSES.contains(&name) || name == "role"));
@@ -264,6 +266,7 @@ impl Told for Reading {
             words: known(&[&STATUSES, &["role"]], text),
             settings: known(&[&SETTINGS], |name| settings.get(name).cloned()),
             calls: known(&[&UNCOUNTED, &[RESET]], |name| text(&format!("{CALLS}{name}"))?.parse().ok()),
+            with_bytes: counters.contains_key(AOF_BYTES),
             ..Reading::empty(Origin::Process(0), SystemTime::UNIX_EPOCH)
         }
     }
