@@ -98,11 +98,12 @@ fn recorded(m: &Interval, is_meant: impl Fn(ServerId) -> bool) -> Found {
     let mut m = m.clone();
     m.retain_servers(is_meant);
     let mut servers = standing_in(&m);
-    let told = servers.iter().map(|one| as_it_was_told(one, &m)).collect::<Option<Vec<_>>>();
-    // Of some of them alone it would not be clear of which.
-    let are_told = !servers.is_empty() && told.is_some();
-    for (one, told) in servers.iter_mut().zip(told.into_iter().flatten()) {
-        one.verdict = told;
+    let told: Vec<_> = servers.iter().map(|one| as_it_was_told(one, &m)).collect();
+    // Of some of those that ran alone, it would not be clear of which.
+    let is_told = |(one, told): (&StandingOf, &Option<OfServer>)| told.is_some() || !one.running;
+    let are_told = told.iter().any(Option::is_some) && servers.iter().zip(&told).all(is_told);
+    for (one, told) in servers.iter_mut().zip(told).filter(|_| are_told) {
+        one.verdict = told.unwrap_or_else(|| one.verdict.clone());
     }
     Found {
         servers,

@@ -335,7 +335,7 @@ fn root_a_hang_is_recorded_whether_or_not_the_recordings_disk_hangs_as_well() {
         history.args(["history", "--replay"]).arg(&setting.recording);
         let told = stdout(&output(&mut history)).split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(told.starts_with("1 hang (UTC): "), "both: {both}: {told}");
-        let seconds = told.split(": redo hung for ").nth(1).and_then(|rest| rest.split(' ').next());
+        let seconds = told.split("redo hung for ").nth(1).and_then(|rest| rest.split(' ').next());
         let seconds: f64 = seconds.and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{told}"));
         assert!(seconds > 7.0, "{told}");
         // And what the exporter said of it while it lasted.
