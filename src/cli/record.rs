@@ -31,6 +31,8 @@ use crate::text::{bytes, counted, interval, rfc3339};
 
 /// How long a wait for the next interval lasts at most: then the command and Ctrl-C are looked at.
 const SLICE: Duration = Duration::from_millis(100);
+/// How long the end of the first interval is waited for before a command begins.
+const FIRST_INTERVAL: Duration = Duration::from_secs(10);
 /// From one reading of the server's counters to the next, at the end.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How long a command may go on after Ctrl-C.
@@ -255,8 +257,11 @@ impl Recording {
     /// Before a command begins, so that nothing of its work is before the first interval at whose end the
     /// server's counters are known.
     fn count_at_begin(&mut self, stop: &End) {
+        // What was counted while the probes were being attached is no part of what follows.
+        self.take_all();
         self.ask();
-        while self.counters.is_some() && self.newest == 0 && !stop.is_requested() {
+        let end = Instant::now() + FIRST_INTERVAL;
+        while self.counters.is_some() && self.newest == 0 && Instant::now() < end && !stop.is_requested() {
             if let Some(published) = self.stream.next(SLICE) {
                 self.take(&published.interval);
             }
