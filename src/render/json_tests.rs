@@ -55,8 +55,27 @@ fn documented() -> Interval {
         Duration::from_micros(12_400),
     )];
     m.neighbours = vec![fixture::neighbour("/dev/vda", "xtrabackup", &[(56, 20_000_000)])].into();
+    m.devices = vec![device(0)].into();
+    m.io = vec![crate::model::ServerIo {
+        server: fixture::MYSQL,
+        read_bytes: 0,
+        written_bytes: 1_490_944,
+        cancelled_bytes: 0,
+    }]
+    .into();
     let (files, threads) = (m.files.clone(), m.threads.clone());
     fixture::with_files(m, files, threads)
+}
+
+fn device(submitted_bytes: u64) -> crate::model::DeviceRow {
+    crate::model::DeviceRow {
+        number: 8 << 20 | 1,
+        name: "/dev/sda1".into(),
+        mount: Some(std::path::Path::new("/").into()),
+        written_bytes: 20_480,
+        read_bytes: 4_096,
+        submitted_bytes,
+    }
 }
 
 #[test]
@@ -142,15 +161,7 @@ fn all_writes_are_rows_apart_with_the_devices_that_they_went_to() {
     m.files.push(written(70, "/d/undo_001", Op::DsyncWrite, 4_096));
     m.writes =
         vec![written(71, "/d/undo_002", Op::Write, 8_192), written(72, "/d/u", Op::IoUringWrite, 1)].into();
-    m.devices = vec![crate::model::DeviceRow {
-        number: 8 << 20 | 1,
-        name: "/dev/sda1".into(),
-        mount: None,
-        written_bytes: 20_480,
-        read_bytes: 4_096,
-        submitted_bytes: 12_289,
-    }]
-    .into();
+    m.devices = vec![device(12_289)].into();
     let syncs: u64 = m.files.iter().map(|row| row.stats.count).sum();
     let json = parsed(&m);
     let count = |rows: &Value| -> u64 {
@@ -158,7 +169,7 @@ fn all_writes_are_rows_apart_with_the_devices_that_they_went_to() {
     };
     assert_eq!((count(&json["writes"]), count(&json["files"])), (6, syncs));
     let device = serde_json::json!({
-        "device": "/dev/sda1", "device_number": "8:1", "mount": null,
+        "device": "/dev/sda1", "device_number": "8:1", "mount": "/",
         "written_bytes": 20_480, "read_bytes": 4_096, "submitted_bytes": 12_289,
     });
     assert_eq!(json["devices"], serde_json::json!([device]));

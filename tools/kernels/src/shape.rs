@@ -44,7 +44,10 @@ fn differences(documented: &Shape, found: &Shape) -> Vec<String> {
         field == "threads"
             || field.ends_with("].bytes")
             || field.ends_with("].completion")
-            || of_servers.is_some_and(|name| ONLY_OF_SERVERS.contains(&name) || name.starts_with("storage"))
+            || of_servers.is_some_and(|name| {
+                let parts = ["storage", "io."];
+                ONLY_OF_SERVERS.contains(&name) || parts.iter().any(|part| name.starts_with(part))
+            })
     };
     // A row cannot lack what there is no row of.
     let has_rows =
