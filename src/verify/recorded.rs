@@ -305,10 +305,11 @@ mod tests {
                 m.roles = roles_of(&m.files);
                 let is_last = second as usize == syncs_of.len();
                 let mut readings = Vec::new();
-                while let Some(reading) = left
-                    .pop_front_if(|reading| is_last || reading.began <= BEGIN + Duration::from_secs(second))
-                {
-                    readings.push(reading);
+                let is_of_it = |reading: &Arc<OwnReading>| {
+                    is_last || reading.began <= BEGIN + Duration::from_secs(second)
+                };
+                while left.front().is_some_and(is_of_it) {
+                    readings.extend(left.pop_front());
                 }
                 if !readings.is_empty() {
                     m.counters =
