@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::linux::PROC;
 use crate::linux::blocking::Mailbox;
-use crate::linux::cpu_time::of_this_thread;
+use crate::linux::cpu_time::{Allowance, of_this_thread};
 use crate::linux::proc_file;
 use crate::model::{Server, ServerId, ServerIo};
 use crate::server::who::shares::fairly;
@@ -25,7 +25,12 @@ const MAX_SERVERS: usize = 64;
 const MAX_PROCESSES: usize = 256;
 /// Processes that are read at a time, of all servers: each takes some microseconds.
 const MAX_TOGETHER: usize = 512;
-/// Answers that may be missing one after the other, before a server's figures are none.
+/// Of a processor: who starts many servers, or has snapshots taken often, gets their figures less often.
+const CPU_SHARE: f64 = 0.01;
+const CPU_BURST: Duration = Duration::from_millis(100);
+/// How long figures hold of which no later ones came.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Answers that may be missing one after the other, before none is waited for.
 const MAX_MISSED: u32 = 3;
 /// How long a snapshot waits for the answer to the question that it asked when it began.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -45,10 +50,10 @@ pub(super) struct ServersIo {
     spent: Arc<AtomicU64>,
 }
 
-/// The highest figures of a server so far, and how many answers have lacked it since.
+/// The highest figures of a server so far, and when they were read last.
 struct Known {
     highest: ServerIo,
-    missed: u32,
+    read: Instant,
 }
 
 impl ServersIo {
@@ -56,7 +61,10 @@ impl ServersIo {
         let (outbox, answers) = channel();
         let spent = Arc::new(AtomicU64::new(0));
         let own = spent.clone();
+        let mut allowance = Allowance::new(CPU_SHARE, CPU_BURST);
         let answer = move |(number, question): (u64, Question)| {
+            let before = of_this_thread();
+            let question = if allowance.has_room(Instant::now()) { question } else { Question::new() };
             let mut left = MAX_TOGETHER;
             let read = question.iter().filter_map(|&(server, has_children)| {
                 let io = read(Path::new(PROC), server.pid, has_children, &mut left)?;
@@ -64,7 +72,8 @@ impl ServersIo {
             });
             // Nobody may be waiting any more.
             drop(outbox.send((number, read.collect())));
-            own.store(of_this_thread().as_nanos() as u64, Ordering::Relaxed);
+            allowance.spend(of_this_thread().saturating_sub(before));
+            own.store(allowance.spent().as_nanos() as u64, Ordering::Relaxed);
         };
         // Without a thread nothing is known.
         let thread = Mailbox::start("server-io", answer).ok();
@@ -109,17 +118,16 @@ impl ServersIo {
             }
         };
         self.unanswered = if answer.is_some() { 0 } else { self.unanswered.saturating_add(1) };
-        self.known_with(answer.unwrap_or_default())
+        self.known_with(answer.unwrap_or_default(), Instant::now())
     }
 
-    fn known_with(&mut self, read: Vec<ServerIo>) -> Vec<ServerIo> {
-        self.known.values_mut().for_each(|known| known.missed += 1);
+    fn known_with(&mut self, read: Vec<ServerIo>, now: Instant) -> Vec<ServerIo> {
         for io in read {
-            let known = self.known.entry(io.server).or_insert(Known { highest: io, missed: 0 });
-            known.missed = 0;
+            let known = self.known.entry(io.server).or_insert(Known { highest: io, read: now });
+            known.read = now;
             known.highest = never_less(known.highest, io);
         }
-        self.known.retain(|_, known| known.missed <= MAX_MISSED);
+        self.known.retain(|_, known| now.saturating_duration_since(known.read) <= KEPT_FOR);
         self.known.values().map(|known| known.highest).collect()
     }
 }
@@ -232,11 +240,14 @@ mod tests {
         let mut all = ServersIo::start();
         let server = ServerId { pid: 7, start_ns: 0 };
         let io = |written_bytes| ServerIo { server, read_bytes: 0, written_bytes, cancelled_bytes: 0 };
-        let mut written = |read: Vec<ServerIo>| all.known_with(read).first().map(|io| io.written_bytes);
-        let seen = [130, 100, 131].map(|bytes| written(vec![io(bytes)]));
+        let begin = Instant::now();
+        let mut written = |read: Vec<ServerIo>, second| {
+            let now = begin + Duration::from_secs(second);
+            all.known_with(read, now).first().map(|io| io.written_bytes)
+        };
+        let seen = [130, 100, 131].map(|bytes| written(vec![io(bytes)], 0));
         assert_eq!(seen, [Some(130), Some(130), Some(131)]);
-        let missing = [(); 4].map(|()| written(Vec::new()));
-        assert_eq!(missing, [Some(131), Some(131), Some(131), None]);
-        assert_eq!(written(vec![io(500)]), Some(500), "from there on it is known again");
+        assert_eq!([1, 10, 11].map(|second| written(Vec::new(), second)), [Some(131), Some(131), None]);
+        assert_eq!(written(vec![io(500)], 12), Some(500), "from there on it is known again");
     }
 }

@@ -90,11 +90,11 @@ fn by_accounts(scene: &Scene) -> Option<String> {
         scene.m.files_of(scene.server).iter().any(is_on_it)
     };
     let wrote = |device: &DeviceRow| {
-        format!("{} {}", scene.options.style.name(device.name.as_bytes()), bytes(device.written_bytes))
+        let name = scene.options.style.name(device.name.as_bytes());
+        format!("; {name} wrote {}, for all processes", bytes(device.written_bytes))
     };
-    let devices: Vec<String> = scene.m.devices.iter().filter(is_its).map(wrote).collect();
-    let devices = if devices.is_empty() { String::new() } else { format!("; {}", devices.join(", ")) };
-    Some(format!("The server wrote {} to files{devices} (by file: --writes all).", bytes(io.written_bytes)))
+    let devices: String = scene.m.devices.iter().filter(is_its).map(wrote).collect();
+    Some(format!("The server wrote {} to files{devices} (--writes all: by file).", bytes(io.written_bytes)))
 }
 
 #[cfg(test)]
@@ -144,7 +144,12 @@ mod tests {
             cancelled_bytes: 0,
         };
         m.io = vec![io(61_000_000)].into();
-        assert_eq!(said(&m), ["The server wrote 61 MB to files; /dev/vda 156 MB (by file: --writes all)."]);
+        assert_eq!(
+            said(&m),
+            [
+                "The server wrote 61 MB to files; /dev/vda wrote 156 MB, for all processes (--writes all: by file)."
+            ]
+        );
         m.io = vec![io(1_000)].into();
         assert_eq!(said(&m), Vec::<String>::new());
     }
